@@ -6,6 +6,8 @@
 
 #include "agent/base/time-units.h"
 
+#define VERSION_TIMEOUT_USEC (2 * USEC_PER_SEC)
+
 static const RpcMethod version_method = {
         .path = "/runtime.v1.RuntimeService/Version",
         .reply = &runtime__v1__version_response__descriptor,
@@ -85,12 +87,11 @@ const char *cri_method_name(const RpcMethod *method) {
         return strrchr(method->path, '/') + 1;
 }
 
-int cri_version(RpcClient *client, uint64_t timeout_usec, RpcDone done, void *userdata,
-                RpcCall **ret) {
+int cri_version(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
         Runtime__V1__VersionRequest request = RUNTIME__V1__VERSION_REQUEST__INIT;
 
-        return rpc_call_unary(client, &version_method, &request.base, timeout_usec, done, userdata,
-                              ret);
+        return rpc_call_unary(client, &version_method, &request.base, VERSION_TIMEOUT_USEC, done,
+                              userdata, ret);
 }
 
 int cri_image_fs_info(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {

@@ -17,12 +17,8 @@
 /* Timeout of calls that a healthy runtime answers at once. */
 #define CRI_TIMEOUT_USEC ((uint64_t) 10 * 1000000)
 
-/* A runtime that needs longer for its version is unusable. */
-#define CRI_VERSION_TIMEOUT_USEC ((uint64_t) 2 * 1000000)
-
-/* CriVersion */
-int cri_version(RpcClient *client, uint64_t timeout_usec, RpcDone done, void *userdata,
-                RpcCall **ret);
+/* CriVersion. A runtime that needs longer than two seconds for it is unusable. */
+int cri_version(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret);
 
 /* CriImageFsInfo */
 int cri_image_fs_info(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret);

@@ -273,8 +273,7 @@ static int on_question(void *userdata) {
         if (runtime->asking)
                 return 0;
 
-        return cri_version(runtime->client, CRI_VERSION_TIMEOUT_USEC, on_asked, runtime,
-                           &runtime->asking);
+        return cri_version(runtime->client, on_asked, runtime, &runtime->asking);
 }
 
 /* Asks a silent runtime again and again, because the agent may have no other call to it. */
@@ -377,8 +376,7 @@ static int runtime_try(Runtime *runtime) {
                 runtime->sentence = format("asking the runtime at %s", runtime->path);
                 runtime->state = RUNTIME_CONNECTING;
         }
-        return cri_version(runtime->client, CRI_VERSION_TIMEOUT_USEC, on_version, runtime,
-                           &runtime->call);
+        return cri_version(runtime->client, on_version, runtime, &runtime->call);
 }
 
 static Runtime *runtime_free(Runtime *runtime) {

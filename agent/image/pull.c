@@ -192,8 +192,7 @@ static int pull_ask_version(Pull *pull) {
         if (pull_runtime_is_away(pull))
                 return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
 
-        return cri_version(runtimes_client(pull->context->runtimes), CRI_VERSION_TIMEOUT_USEC,
-                           on_version, pull, &pull->call);
+        return cri_version(runtimes_client(pull->context->runtimes), on_version, pull, &pull->call);
 }
 
 /* Handles the image that the runtime holds under the reference: before the pull, and after it. */

@@ -167,8 +167,7 @@ int cri_image_status(RpcClient *client, const char *reference, RpcDone done, voi
         return fake_runtime_call("ImageStatus", reference, done, userdata, ret);
 }
 
-int cri_version(RpcClient *client, uint64_t timeout_usec, RpcDone done, void *userdata,
-                RpcCall **ret) {
+int cri_version(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
         return fake_runtime_call("Version", "", done, userdata, ret);
 }
 
