@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
@@ -66,7 +65,7 @@ static int on_resize(sd_event_source *source, const struct signalfd_siginfo *inf
         Pull *pull = userdata;
         size_t rows, columns;
 
-        terminal_get_size(STDOUT_FILENO, &rows, &columns);
+        terminal_get_size(&rows, &columns);
         progress_view_resize(pull->view, rows, columns);
         return draw(pull);
 }
@@ -77,7 +76,7 @@ static int show_progress(Pull *pull) {
         size_t rows, columns;
         int r;
 
-        terminal_get_size(STDOUT_FILENO, &rows, &columns);
+        terminal_get_size(&rows, &columns);
         r = progress_view_new(stdout, rows, columns, pull->options->format == OUTPUT_WIDE,
                               is_limited ? NULL : RETRY_HINT, &pull->view);
         if (r < 0)
@@ -93,7 +92,7 @@ static int show_progress(Pull *pull) {
 
 static bool wants_progress(const Options *options) {
         return options_wants_table(options) && !options->quiet && !options->no_wait &&
-               terminal_is_capable(STDOUT_FILENO);
+               terminal_is_capable();
 }
 
 static int print_id(const PullItem *item) {

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
@@ -419,7 +418,7 @@ static void watch_done(StatusWatch *watch) {
 static int status_watch(const Options *options) {
         cleanup(watch_done) StatusWatch watch = {
                 .options = options,
-                .is_drawn = options_wants_table(options) && terminal_is_capable(STDOUT_FILENO),
+                .is_drawn = options_wants_table(options) && terminal_is_capable(),
                 .is_wide = options->format == OUTPUT_WIDE,
         };
         int r;

@@ -3,7 +3,6 @@
 #include "agent/kubectl/pod-table.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "agent/view/format.h"
 #include "agent/view/terminal.h"
@@ -22,7 +21,7 @@ static const TableColumn columns[] = {
 /* clang-format on */
 
 bool pod_table_is_possible(void) {
-        return terminal_is_capable(STDOUT_FILENO);
+        return terminal_is_capable();
 }
 
 PodTable pod_table_init(void) {

@@ -846,8 +846,8 @@ int preload_run(Session *session, const PreloadRequest *request, PreloadResult *
         int r, error;
 
         *ret = (PreloadResult){ .n_nodes = 0 };
-        preload.is_live = request->is_shown && request->mode != PRELOAD_WITHDRAW &&
-                          terminal_is_capable(STDOUT_FILENO);
+        preload.is_live =
+                request->is_shown && request->mode != PRELOAD_WITHDRAW && terminal_is_capable();
         live_init(&preload.live, stdout);
         preload.began_usec = now_usec(&preload);
         announcer_begin(&preload.announcer);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
@@ -34,7 +33,7 @@ void live_resize(Live *live, size_t rows, size_t columns) {
 void live_measure(Live *live) {
         size_t rows, columns;
 
-        terminal_get_size(STDOUT_FILENO, &rows, &columns);
+        terminal_get_size(&rows, &columns);
         live_resize(live, rows, columns);
 }
 

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/base/text.h"
 #include "agent/document/json-reader.h"
@@ -220,7 +219,7 @@ int pulls_view_new(OutputFormat format, bool is_followed, bool has_nodes, PullsV
 
         view->is_wide = format == OUTPUT_WIDE;
         view->is_followed = is_followed;
-        view->is_drawn = is_followed && terminal_is_capable(STDOUT_FILENO);
+        view->is_drawn = is_followed && terminal_is_capable();
         view->n_columns = has_nodes ? N_COLUMNS : N_COLUMNS - 1;
         live_init(&view->live, stdout);
         r = table_new(columns, view->n_columns, view->is_wide, &view->table);

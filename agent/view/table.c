@@ -240,7 +240,7 @@ static int print_rows(Table *table, bool has_heading, FILE *file) {
         for (size_t i = 0; table->widths_before && i < shown.n; i++)
                 table->widths_before[shown.indices[i]] = shown.widths[i];
         if (isatty(STDOUT_FILENO) && !table->is_wide) {
-                terminal_get_size(STDOUT_FILENO, &rows, &columns);
+                terminal_get_size(&rows, &columns);
                 table_fit_widths(shown.widths, shown.columns, shown.n, columns);
         }
 

@@ -182,10 +182,10 @@ void complain(const char *format, ...) {
         fprintf(stderr, "%s: %s\n", program_invocation_short_name, text ?: "out of memory");
 }
 
-bool terminal_is_capable(int fd) {
+bool terminal_is_capable(void) {
         const char *type = getenv("TERM");
 
-        return isatty(fd) && type && type[0] && strcmp(type, "dumb") != 0;
+        return isatty(STDOUT_FILENO) && type && type[0] && strcmp(type, "dumb") != 0;
 }
 
 static size_t number_from_environment(const char *name, size_t otherwise) {
@@ -195,10 +195,10 @@ static size_t number_from_environment(const char *name, size_t otherwise) {
         return number > 0 ? (size_t) number : otherwise;
 }
 
-void terminal_get_size(int fd, size_t *ret_rows, size_t *ret_columns) {
+void terminal_get_size(size_t *ret_rows, size_t *ret_columns) {
         struct winsize size = { 0 };
 
-        (void) ioctl(fd, TIOCGWINSZ, &size);
+        (void) ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
         *ret_rows = size.ws_row ?: number_from_environment("LINES", 24);
         *ret_columns = size.ws_col ?: number_from_environment("COLUMNS", 80);
 }
@@ -207,6 +207,6 @@ int print_cut_to(FILE *file, const char *text) {
         cleanup(free_p) char *safe = terminal_text_escape(text);
         size_t rows, columns;
 
-        terminal_get_size(STDOUT_FILENO, &rows, &columns);
+        terminal_get_size(&rows, &columns);
         return print_text(file, safe ? terminal_text_fit_end(safe, columns) : NULL);
 }

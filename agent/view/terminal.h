@@ -42,8 +42,8 @@ int print_cut_to(FILE *file, const char *text);
 /* Prints "PROGRAM: REASON" to stderr, safe for a terminal and in one line. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Returns whether lines can be redrawn in place. */
-bool terminal_is_capable(int fd);
+/* Returns whether lines of stdout can be redrawn in place. */
+bool terminal_is_capable(void);
 
 /* The size is the terminal's, else that of COLUMNS and LINES, else 80 by 24. */
-void terminal_get_size(int fd, size_t *ret_rows, size_t *ret_columns);
+void terminal_get_size(size_t *ret_rows, size_t *ret_columns);
