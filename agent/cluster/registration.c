@@ -408,7 +408,6 @@ struct Registration {
         uint64_t labels_usec;
 
         RegistrationState state;
-        bool is_ours;
         KubePatch write;        /* pending while asking, or a creation until its end or the next */
         Timer timer;            /* runs while waiting or resting */
         Error error;            /* why it could not be created */
@@ -417,8 +416,8 @@ struct Registration {
 
 DEFINE_CLEANUP(Registration *, registration_free)
 
-static int registration_wait(Registration *registration, RegistrationState state, uint64_t usec) {
-        registration->state = state;
+static int registration_wait(Registration *registration, uint64_t usec) {
+        registration->state = REGISTRATION_WAITING;
         return timer_start(&registration->timer, usec);
 }
 
@@ -468,7 +467,7 @@ static int on_created(const KubePatchAnswer *answer, void *userdata) {
                                            answer->error);
 
         registration_succeeded(registration);
-        return registration_wait(registration, REGISTRATION_WAITING, SHOW_USEC);
+        return registration_wait(registration, SHOW_USEC);
 }
 
 static int registration_create(Registration *registration, struct json_object *node,
@@ -486,8 +485,7 @@ static int registration_create(Registration *registration, struct json_object *n
 
 static int registration_skip_virtual(Registration *registration) {
         registration_succeeded(registration);
-        return registration_wait(registration, REGISTRATION_WAITING,
-                                 period_usec(registration->labels_usec));
+        return registration_wait(registration, period_usec(registration->labels_usec));
 }
 
 static int on_node(const KubePatchAnswer *answer, void *userdata) {
@@ -570,10 +568,8 @@ Registration *registration_free(Registration *registration) {
 }
 
 static int registration_on_gone(Registration *registration) {
-        int r;
+        int r = keep_set_object(registration->keep, NULL);
 
-        registration->is_ours = false;
-        r = keep_set_object(registration->keep, NULL);
         if (r < 0)
                 return r;
 
@@ -582,7 +578,7 @@ static int registration_on_gone(Registration *registration) {
             registration->state != REGISTRATION_PRESENT)
                 return 0;
 
-        return registration_wait(registration, REGISTRATION_WAITING, grace_usec(registration));
+        return registration_wait(registration, grace_usec(registration));
 }
 
 int registration_on_object(Registration *registration, const KubeObject *object) {
@@ -590,16 +586,12 @@ int registration_on_object(Registration *registration, const KubeObject *object)
                 return registration_on_gone(registration);
 
         registration->state = REGISTRATION_PRESENT;
-        registration->is_ours = registration_spec_is_ours(object->json);
         if (registration->write.verb != KUBE_PATCH_CREATE)
                 kube_patch_cancel(&registration->write);
         registration_succeeded(registration);
         timer_stop(&registration->timer);
-        return keep_set_object(registration->keep, registration->is_ours ? object->json : NULL);
-}
-
-bool registration_is_ours(const Registration *registration) {
-        return registration->is_ours;
+        return keep_set_object(registration->keep,
+                               registration_spec_is_ours(object->json) ? object->json : NULL);
 }
 
 const Error *registration_error(const Registration *registration) {

@@ -32,9 +32,6 @@ Registration *registration_free(Registration *registration);
  * synced. */
 int registration_on_object(Registration *registration, const KubeObject *object);
 
-/* The agent made the object. */
-bool registration_is_ours(const Registration *registration);
-
 /* Why it could not be created or kept, or unset. */
 const Error *registration_error(const Registration *registration);
 
