@@ -188,12 +188,13 @@ static int inspect_pod(Restart *restart, const Pod *pod) {
         return r;
 }
 
-static int fail_all(Restart *restart, const char *message) {
+static int fail_all(Restart *restart) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
                 if (awaits_successor(&restart->items[i]))
-                        r = restart_report(&restart->items[i], RESTART_FAILED, true, message);
+                        r = restart_report(&restart->items[i], RESTART_FAILED, true,
+                                           "nothing starts it again: the pod is gone");
         return r;
 }
 
@@ -252,7 +253,7 @@ static int inspect(Restart *restart) {
         if (pod && strcmp(pod->runtime_uid, restart->uid) == 0)
                 return inspect_pod(restart, pod);
         if (restart->was_known)
-                return fail_all(restart, "nothing starts it again: the pod is gone");
+                return fail_all(restart);
 
         return ask_runtime(restart);
 }
@@ -317,7 +318,7 @@ static int on_gone(const Pod *pod, void *userdata) {
         int r = 0;
 
         if (restart->was_known && strcmp(pod->runtime_uid, restart->uid) == 0)
-                r = fail_all(restart, "nothing starts it again: the pod is gone");
+                r = fail_all(restart);
         if (r < 0)
                 return r;
 
