@@ -407,10 +407,6 @@ CredentialProviders *credential_providers_free(CredentialProviders *providers) {
         return NULL;
 }
 
-size_t credential_providers_count(const CredentialProviders *providers) {
-        return providers->spec.n_items;
-}
-
 CredentialProvidersAsk *credential_providers_ask_unref(CredentialProvidersAsk *ask) {
         if (!ask)
                 return NULL;

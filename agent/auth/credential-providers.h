@@ -25,8 +25,6 @@ int credential_providers_new(sd_event *event, Log *log, const char *config_path,
 /* All asks have been dropped before. Returns NULL. */
 CredentialProviders *credential_providers_free(CredentialProviders *providers);
 
-size_t credential_providers_count(const CredentialProviders *providers);
-
 /* keyring: the answers of all plugins that match the image; borrowed during the call, so copy with
  * keyring_add_all(). Never NULL; a plugin that failed adds nothing. error: that of the last plugin
  * that failed; may be NULL. */

@@ -184,13 +184,6 @@ const CriPullRequest *pull_request_message(const PullRequest *request) {
         return &request->message;
 }
 
-const char *pull_request_source(const PullRequest *request) {
-        if (request->i_credential >= request->credentials.n_items)
-                return NULL;
-
-        return request->credentials.items[request->i_credential]->source;
-}
-
 bool pull_request_next_credential(PullRequest *request) {
         if (request->i_credential + 1 >= request->credentials.n_items)
                 return false;

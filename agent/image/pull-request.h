@@ -76,9 +76,6 @@ void pull_request_done(PullRequest *request);
 
 const CriPullRequest *pull_request_message(const PullRequest *request);
 
-/* Returns the source of the current credential, or NULL if the pull is anonymous. */
-const char *pull_request_source(const PullRequest *request);
-
 /* Moves to the next credential. False: there is none left, and the request stays as it was. */
 bool pull_request_next_credential(PullRequest *request);
 

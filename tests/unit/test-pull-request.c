@@ -75,6 +75,10 @@ static const CriPullRequest *make_request(Fixture *fixture, const char *named,
         return pull_request_message(&fixture->request);
 }
 
+static const char *source_of(const PullRequest *request) {
+        return request->credentials.items[request->i_credential]->source;
+}
+
 TEST_ROWS(test_keys, keys, name, const struct Keys *row) {
         cleanup(fixture_done) Fixture fixture;
         const CriPullRequest *message;
@@ -84,7 +88,6 @@ TEST_ROWS(test_keys, keys, name, const struct Keys *row) {
         message = make_request(&fixture, row->named, row->general);
         if (!row->users[0]) {
                 assert_null(message->auth);
-                assert_null(pull_request_source(&fixture.request));
                 assert_false(pull_request_next_credential(&fixture.request));
                 assert_null(message->auth);
                 return;
@@ -92,7 +95,7 @@ TEST_ROWS(test_keys, keys, name, const struct Keys *row) {
 
         do {
                 sprintf(users + strlen(users), "%s@%s ", message->auth->username,
-                        pull_request_source(&fixture.request));
+                        source_of(&fixture.request));
                 sprintf(password, "p-%s", message->auth->username);
                 assert_string_equal(message->auth->password, password);
         } while (pull_request_next_credential(&fixture.request));
@@ -111,7 +114,7 @@ TEST(test_no_credential_is_left) {
         for (unsigned i = 0; i < 3; i++) {
                 assert_false(pull_request_next_credential(&fixture.request));
                 assert_string_equal(message->auth->username, "b");
-                assert_string_equal(pull_request_source(&fixture.request), "general");
+                assert_string_equal(source_of(&fixture.request), "general");
         }
 }
 
@@ -165,7 +168,6 @@ TEST(test_searched_name_gets_none) {
         assert_ok(pull_request_init(&fixture.request, &fixture.desired, &fixture.ref,
                                     "nginx:latest", &pull_keys));
         assert_null(pull_request_message(&fixture.request)->auth);
-        assert_null(pull_request_source(&fixture.request));
 }
 
 static void print_sandbox(const CriSandboxConfig *sandbox, char *to) {
