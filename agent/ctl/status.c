@@ -280,15 +280,6 @@ static int append_removed_reference(StatusWatch *watch, const char *reference) {
         return append_removed(watch, image, end + 1);
 }
 
-static bool has_row(const StatusRows *rows, const char *image, const char *tag) {
-        for (size_t i = 0; i < rows->n_items; i++)
-                if (strcmp(rows->items[i].image, image) == 0 &&
-                    strcmp(rows->items[i].tag, tag) == 0)
-                        return true;
-
-        return false;
-}
-
 /* The same of all images that the agent shows no more after it was away, as it does not say what was removed meanwhile. */
 static int append_missing(StatusWatch *watch, json_object *node_image) {
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
@@ -302,7 +293,7 @@ static int append_missing(StatusWatch *watch, json_object *node_image) {
                         return -ENOMEM;
 
                 *end = '\0';
-                if (!has_row(&rows, image, end + 1))
+                if (!status_rows_have(&rows, image, end + 1))
                         r = append_removed(watch, image, end + 1);
         }
         return r;

@@ -226,6 +226,15 @@ void status_rows_done(StatusRows *rows) {
         *rows = STATUS_ROWS_INIT;
 }
 
+bool status_rows_have(const StatusRows *rows, const char *image, const char *tag) {
+        for (size_t i = 0; i < rows->n_items; i++)
+                if (strcmp(rows->items[i].image, image) == 0 &&
+                    strcmp(rows->items[i].tag, tag) == 0)
+                        return true;
+
+        return false;
+}
+
 int64_t status_row_since(const StatusRow *row) {
         return row->changed_at ?: row->completed_at ?: row->started_at ?: row->created_at;
 }

@@ -40,6 +40,8 @@ typedef struct StatusRows {
 int status_rows_read(json_object *node_image, StatusRows *ret);
 void status_rows_done(StatusRows *rows);
 
+bool status_rows_have(const StatusRows *rows, const char *image, const char *tag);
+
 /* Puts images that are being pulled first, and images that are present last. */
 void status_rows_sort_by_urgency(StatusRows *rows);
 

@@ -77,15 +77,6 @@ static bool is_selected(const StatusSelection *selection, Pattern *patterns, con
         return is_one && (!selection->only_failed || has_failed(row));
 }
 
-static bool has_row(const StatusRows *rows, const char *image, const char *tag) {
-        for (size_t i = 0; i < rows->n_items; i++)
-                if (strcmp(rows->items[i].image, image) == 0 &&
-                    strcmp(rows->items[i].tag, tag) == 0)
-                        return true;
-
-        return false;
-}
-
 /* The tags of one image that are among the rows. NULL if there is no memory. */
 static json_object *select_tags(json_object *tags, const char *image, const StatusRows *rows) {
         cleanup(json_object_put_p) json_object *selected = json_object_new_array();
@@ -93,7 +84,7 @@ static json_object *select_tags(json_object *tags, const char *image, const Stat
         for (size_t i = 0; selected && i < json_object_array_length(tags); i++) {
                 json_object *tag = json_object_array_get_idx(tags, i);
 
-                if (has_row(rows, image, json_get_text(tag, "tag") ?: "") &&
+                if (status_rows_have(rows, image, json_get_text(tag, "tag") ?: "") &&
                     patch_append(selected, json_object_get(tag)) < 0)
                         return NULL;
         }
