@@ -27,9 +27,7 @@ static UpdateMode read_mode(json_object *annotations) {
 }
 
 bool update_is_let_go(json_object *workload) {
-        json_object *annotations = object_at(workload, "metadata.annotations");
-
-        return json_get_text(annotations, HELD_ANNOTATION) && !workload_held(workload);
+        return object_annotation(workload, HELD_ANNOTATION) && !workload_held(workload);
 }
 
 int update_facts(WorkloadKind kind, json_object *workload, const char *by, UpdateFacts *ret) {
@@ -61,8 +59,7 @@ int update_facts(WorkloadKind kind, json_object *workload, const char *by, Updat
 }
 
 int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFacts *ret) {
-        json_object *annotations = object_at(workload, "metadata.annotations");
-        bool has_record = json_get_text(annotations, ROLLOUT_ANNOTATION) != NULL;
+        bool has_record = object_annotation(workload, ROLLOUT_ANNOTATION) != NULL;
         cleanup(json_object_put_p) json_object *record = NULL;
         int r = update_facts(kind, workload, /* by= */ "", ret);
 
@@ -231,8 +228,7 @@ int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forget
         cleanup(json_object_put_p) json_object *metadata = NULL;
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(json_object_put_p) json_object *record = NULL;
-        bool has_record =
-                json_get_text(object_at(workload, "metadata.annotations"), ROLLOUT_ANNOTATION);
+        bool has_record = object_annotation(workload, ROLLOUT_ANNOTATION);
 
         if (rollout_record_read(workload, &record, NULL) == -ENOMEM)
                 return -ENOMEM;

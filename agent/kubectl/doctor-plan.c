@@ -199,14 +199,7 @@ int doctor_limits_add_policy(DoctorLimits *limits, json_object *policy) {
 }
 
 static bool denies(json_object *binding) {
-        json_object *actions = object_list(binding, "spec.validationActions");
-
-        for (size_t i = 0; actions && i < json_object_array_length(actions); i++)
-                if (text_equal(json_object_get_string(json_object_array_get_idx(actions, i)),
-                               "Deny"))
-                        return true;
-
-        return false;
+        return list_has_text(object_list(binding, "spec.validationActions"), "Deny");
 }
 
 void doctor_limits_add_binding(DoctorLimits *limits, json_object *binding) {

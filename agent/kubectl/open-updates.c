@@ -27,7 +27,7 @@ static int add_direction(json_object *item, json_object *record) {
 
 /* Why a declared update does not go on; NULL: it does, as far as is known. */
 static const char *reason_of(json_object *workload) {
-        return json_get_text(object_at(workload, "metadata.annotations"), UPDATE_STATUS_ANNOTATION);
+        return object_annotation(workload, UPDATE_STATUS_ANNOTATION);
 }
 
 /* census: NULL: the pods are not known. */
@@ -167,9 +167,7 @@ static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
 }
 
 static int on_workload(json_object *workload, void *userdata) {
-        json_object *annotations = object_at(workload, "metadata.annotations");
-
-        if (!json_get_text(annotations, ROLLOUT_ANNOTATION) && !workload_held(workload) &&
+        if (!object_annotation(workload, ROLLOUT_ANNOTATION) && !workload_held(workload) &&
             !reason_of(workload))
                 return 0;
         return patch_append(userdata, json_object_get(workload));

@@ -67,14 +67,6 @@ int refresh_name_volumes(json_object *template, char **ret) {
         return r;
 }
 
-static bool has_text(json_object *list, const char *text) {
-        for (size_t i = 0; list && i < json_object_array_length(list); i++)
-                if (strcmp(json_object_get_string(json_object_array_get_idx(list, i)), text) == 0)
-                        return true;
-
-        return false;
-}
-
 /* The digests in "resolved to NAME@DIGEST, NAME@DIGEST" that are of the image's repository; known: no others; or NULL. */
 static int list_digests(const char *image, const char *said, json_object *known,
                         json_object **ret) {
@@ -88,7 +80,7 @@ static int list_digests(const char *image, const char *said, json_object *known,
         for (const char *name; r >= 0 && (name = strsep(&rest, ", "));)
                 if (image_ref_parse(name, SHORT_NAMES_HUB, &found, NULL) >= 0 && found.digest[0] &&
                     image_ref_is_same_repository(&wanted, &found) &&
-                    (!known || has_text(known, found.digest)))
+                    (!known || list_has_text(known, found.digest)))
                         r = patch_append(list, json_object_new_string(found.digest));
         if (r >= 0)
                 *ret = take_ptr(list);
@@ -181,7 +173,7 @@ static bool runs_in_pods(const Subject *subject, ImageRef *ret, size_t *ret_star
                         continue;
                 (*ret_started)++;
                 if (container_running_image(status, &running) &&
-                    has_text(subject->digests, running.digest))
+                    list_has_text(subject->digests, running.digest))
                         continue;
                 is_current = false;
                 if (!ret->digest[0])
@@ -207,7 +199,7 @@ static int plan_container(const Subject *subject, json_object *images, json_obje
         if (r < 0)
                 return r;
         (void) image_ref_parse(image, SHORT_NAMES_HUB, &written, NULL);
-        is_pinned = has_text(subject->digests, written.digest);
+        is_pinned = list_has_text(subject->digests, written.digest);
         is_current = runs_in_pods(subject, &running, &n_started);
         /* An init container that has ended does not run again for another image. */
         if (is_pinned && (n_started == 0 || template_ends(subject->template, subject->container)))

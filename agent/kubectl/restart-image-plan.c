@@ -106,16 +106,7 @@ static bool is_same_image(const char *one, const char *other) {
 
 /* Ours, {container: value}. The caller owns it. */
 static json_object *read_annotation(json_object *pod, const char *key) {
-        json_object *annotations = object_at(pod, "metadata.annotations");
-        const char *text = annotations ? json_get_text(annotations, key) : NULL;
-        json_object *known = NULL;
-
-        if (text && json_parse(text, strlen(text), &known, NULL) >= 0 &&
-            json_object_is_type(known, json_type_object))
-                return known;
-
-        json_object_put(known);
-        return json_object_new_object();
+        return object_annotation_json(pod, key) ?: json_object_new_object();
 }
 
 /* This program wrote the image, and the container was started after that. */
@@ -529,10 +520,9 @@ int restart_image_patch(json_object *pod, json_object *containers, json_object *
 }
 
 bool restart_image_is_written(json_object *pod, json_object *patch) {
-        const char *text =
-                json_get_text(object_at(patch, "metadata.annotations"), RESTART_ANNOTATION);
+        const char *text = object_annotation(patch, RESTART_ANNOTATION);
 
-        return text && json_is(object_at(pod, "metadata.annotations"), RESTART_ANNOTATION, text);
+        return text && text_equal(object_annotation(pod, RESTART_ANNOTATION), text);
 }
 
 /* Adds the starts of an image that crashes now, as many as the kubelet's back-off implies. */

@@ -91,20 +91,12 @@ static PodRestart *find(const Restarts *restarts, const char *pod) {
         return NULL;
 }
 
-static bool has_name(json_object *names, const char *name) {
-        for (size_t i = 0; i < json_object_array_length(names); i++)
-                if (strcmp(json_object_get_string(json_object_array_get_idx(names, i)), name) == 0)
-                        return true;
-
-        return false;
-}
-
 /* The same pod may be named by several arguments. */
 static int add_containers(PodRestart *restart, json_object *names) {
         for (size_t i = 0; i < json_object_array_length(names); i++) {
                 json_object *name = json_object_array_get_idx(names, i);
 
-                if (!has_name(restart->containers, json_object_get_string(name)) &&
+                if (!list_has_text(restart->containers, json_object_get_string(name)) &&
                     patch_append(restart->containers, json_object_get(name)) < 0)
                         return -ENOMEM;
         }

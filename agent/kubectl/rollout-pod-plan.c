@@ -94,16 +94,7 @@ static const char *id_of(json_object *pod, const char *container) {
 /* {container: {"image", "id", "since", "unready", "silent"}}: what ran in the pod before it was updated, since when that
  * update is open, and whether the pod was out of service before, or silent; NULL: it was not updated. */
 static json_object *read_former(json_object *pod) {
-        json_object *annotations = object_at(pod, "metadata.annotations");
-        const char *text = annotations ? json_get_text(annotations, ROLLOUT_POD_ANNOTATION) : NULL;
-        json_object *former = NULL;
-
-        if (text && json_parse(text, strlen(text), &former, NULL) >= 0 &&
-            json_object_is_type(former, json_type_object))
-                return former;
-
-        json_object_put(former);
-        return NULL;
+        return object_annotation_json(pod, ROLLOUT_POD_ANNOTATION);
 }
 
 /* A pod of an update, and what it should become. */
@@ -304,17 +295,12 @@ static bool is_any_of(const char *text, const char *const *texts, size_t n) {
 
 /* OpenKruise's controller has changed the pod since the last container was started. Texts of one form in UTC. */
 static bool ran_before_update(json_object *pod, const char *container) {
-        json_object *annotations = object_at(pod, "metadata.annotations");
-        const char *text = annotations ? json_get_text(annotations, KRUISE_STATE) : NULL;
         const char *started =
                 object_text(container_status(pod, container), "lastState.terminated.startedAt");
-        cleanup(json_object_put_p) json_object *state = NULL;
-        const char *changed;
+        cleanup(json_object_put_p) json_object *state = object_annotation_json(pod, KRUISE_STATE);
+        const char *changed = json_get_text(state, "updateTimestamp");
 
-        if (!text || !started || json_parse(text, strlen(text), &state, NULL) < 0)
-                return false;
-        changed = json_get_text(state, "updateTimestamp");
-        return changed && strcmp(started, changed) <= 0;
+        return started && changed && strcmp(started, changed) <= 0;
 }
 
 /* It may wait for a database, or the runtime dies while it starts the container: neither the first failure is the end,

@@ -81,8 +81,7 @@ static bool is_whole(json_object *record) {
 }
 
 int rollout_record_read(json_object *workload, json_object **ret, Error *reterr) {
-        json_object *annotations = object_at(workload, "metadata.annotations");
-        const char *text = annotations ? json_get_text(annotations, ROLLOUT_ANNOTATION) : NULL;
+        const char *text = object_annotation(workload, ROLLOUT_ANNOTATION);
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *record = NULL;
         int r;

@@ -18,11 +18,11 @@
 #include "agent/kubectl/workload.h"
 
 const char *set_selector(json_object *set) {
-        return json_get_text(object_at(set, "metadata.annotations"), IMAGE_SET_SELECTOR);
+        return object_annotation(set, IMAGE_SET_SELECTOR);
 }
 
 int64_t set_limit(json_object *set, const char *annotation) {
-        const char *text = json_get_text(object_at(set, "metadata.annotations"), annotation);
+        const char *text = object_annotation(set, annotation);
 
         return text ? strtol(text, NULL, 10) : 0;
 }

@@ -191,6 +191,27 @@ json_object *object_list(json_object *object, const char *path) {
         return json_object_is_type(value, json_type_array) ? value : NULL;
 }
 
+const char *object_annotation(json_object *object, const char *key) {
+        return json_get_text(object_at(object, "metadata.annotations"), key);
+}
+
+json_object *object_annotation_json(json_object *object, const char *key) {
+        const char *text = object_annotation(object, key);
+        cleanup(json_object_put_p) json_object *json = NULL;
+
+        if (text)
+                (void) json_parse(text, strlen(text), &json, NULL);
+        return json_object_is_type(json, json_type_object) ? take_ptr(json) : NULL;
+}
+
+bool list_has_text(json_object *list, const char *text) {
+        for (size_t i = 0; list && i < json_object_array_length(list); i++)
+                if (text_equal(json_object_get_string(json_object_array_get_idx(list, i)), text))
+                        return true;
+
+        return false;
+}
+
 const char *object_name(json_object *object) {
         const char *name = object_text(object, "metadata.name");
 
@@ -492,12 +513,7 @@ int template_expand_images(json_object *template, json_object *images, json_obje
 /* The container's entry in an annotation; *ret_all is what it is part of, owned by the caller. NULL: it has none. */
 static json_object *find_note(json_object *template, const char *annotation, const char *container,
                               json_object **ret_all) {
-        json_object *annotations = object_at(template, "metadata.annotations");
-        const char *text = annotations ? json_get_text(annotations, annotation) : NULL;
-
-        *ret_all = NULL;
-        if (!text || json_parse(text, strlen(text), ret_all, NULL) < 0)
-                return NULL;
+        *ret_all = object_annotation_json(template, annotation);
         return json_get(*ret_all, container, json_type_object);
 }
 

@@ -55,6 +55,12 @@ const char *object_text(json_object *object, const char *path);
 int64_t object_integer(json_object *object, const char *path);
 /* An array. */
 json_object *object_list(json_object *object, const char *path);
+/* Borrowed; NULL: there is none. */
+const char *object_annotation(json_object *object, const char *key);
+/* The JSON object in an annotation, owned by the caller; NULL: there is none, or another text. */
+json_object *object_annotation_json(json_object *object, const char *key);
+/* An array of texts that contains this one. */
+bool list_has_text(json_object *list, const char *text);
 const char *object_name(json_object *object);
 
 /* The controller has seen the object as it is. */
