@@ -73,17 +73,25 @@ static inline void bytes_pack_event(Bytes *bytes, const char *type, const Bytes 
         bytes_pack(bytes, &event);
 }
 
-/* As it is on the wire: behind its length. */
-static inline void bytes_pack_frame(Bytes *bytes, const char *type, const char *namespace,
-                                    const char *name, const char *uid, const char *version) {
-        Bytes object = { .size = 0 }, envelope = { .size = 0 }, event = { .size = 0 };
+/* A pod's event as it is on the wire: behind its length. */
+static inline void bytes_pack_pod_frame(Bytes *bytes, const char *type, const Bytes *pod) {
+        Bytes envelope = { .size = 0 }, event = { .size = 0 };
         uint32_t length;
 
-        bytes_pack_object(&object, namespace, name, uid, version);
-        bytes_pack_envelope(&envelope, "Pod", &object);
+        bytes_pack_envelope(&envelope, "Pod", pod);
         bytes_pack_event(&event, type, &envelope);
         length = htonl((uint32_t) event.size);
+        if (bytes->size + sizeof(length) + event.size > sizeof(bytes->data))
+                abort();
         memcpy(bytes->data + bytes->size, &length, sizeof(length));
         memcpy(bytes->data + bytes->size + sizeof(length), event.data, event.size);
         bytes->size += sizeof(length) + event.size;
+}
+
+static inline void bytes_pack_frame(Bytes *bytes, const char *type, const char *namespace,
+                                    const char *name, const char *uid, const char *version) {
+        Bytes object = { .size = 0 };
+
+        bytes_pack_object(&object, namespace, name, uid, version);
+        bytes_pack_pod_frame(bytes, type, &object);
 }

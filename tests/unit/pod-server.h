@@ -209,17 +209,10 @@ static inline bool pod_server_is_watched(void) {
 }
 
 static inline void pod_server_send(const char *type, const Bytes *raw) {
-        Bytes envelope = { .size = 0 }, event = { .size = 0 };
-        uint8_t frame[sizeof(event.data) + 4];
-        uint32_t length;
+        Bytes frame = { .size = 0 };
 
-        bytes_pack_envelope(&envelope, "Pod", raw);
-        bytes_pack_event(&event, type, &envelope);
-        length = htonl((uint32_t) event.size);
-        memcpy(frame, &length, sizeof(length));
-        memcpy(frame + sizeof(length), event.data, event.size);
-        assert_ok(fake_kube_send(fake_kube_call_of(pod_server.watch), frame,
-                                 sizeof(length) + event.size));
+        bytes_pack_pod_frame(&frame, type, raw);
+        assert_ok(fake_kube_send(fake_kube_call_of(pod_server.watch), frame.data, frame.size));
 }
 
 /* Ends the list: all objects were shown. */

@@ -50,3 +50,21 @@ static inline const char *stderr_restore(Stderr *e) {
         close(e->reader);
         return e->text;
 }
+
+#define STDERR_TIME_SIZE 20 /* "2026-11-22 18:19:52 " */
+
+/* The same of a log, each line without its time. */
+static inline const char *stderr_restore_log(Stderr *e) {
+        char *to = e->text;
+
+        for (const char *line = stderr_restore(e), *end; *line; line = end) {
+                end = strchr(line, '\n');
+                assert_non_null(end++);
+                assert_true(end - line > STDERR_TIME_SIZE);
+                line += STDERR_TIME_SIZE;
+                memmove(to, line, (size_t) (end - line));
+                to += end - line;
+        }
+        *to = '\0';
+        return e->text;
+}

@@ -114,16 +114,10 @@ static void assert_reported(Fixture *fixture, const char *expected) {
 }
 
 static int send_raw(const char *type, const Bytes *raw) {
-        Bytes envelope = { .size = 0 }, event = { .size = 0 };
-        uint8_t frame[sizeof(event.data) + 4];
-        uint32_t length;
+        Bytes frame = { .size = 0 };
 
-        bytes_pack_envelope(&envelope, "Pod", raw);
-        bytes_pack_event(&event, type, &envelope);
-        length = htonl((uint32_t) event.size);
-        memcpy(frame, &length, sizeof(length));
-        memcpy(frame + sizeof(length), event.data, event.size);
-        return fake_kube_send(the_call(), frame, sizeof(length) + event.size);
+        bytes_pack_pod_frame(&frame, type, raw);
+        return fake_kube_send(the_call(), frame.data, frame.size);
 }
 
 static int send_pod(const char *type, const char *namespace, const char *name, const char *uid,
@@ -156,24 +150,6 @@ static void refuse(int code, ErrorKind kind, const char *message) {
         const Error error = { .kind = kind, .message = (char *) message };
 
         assert_ok(fake_kube_end(the_call(), &(KubeReply){ .code = code, .body = "" }, &error));
-}
-
-#define TIME_SIZE 20 /* "2026-11-22 18:19:52 " */
-
-/* Each line with the time cut off. */
-static void assert_logged(Stderr *e, const char *expected) {
-        char text[4096] = "";
-
-        for (const char *line = stderr_restore(e); *line;) {
-                const char *end = strchr(line, '\n');
-
-                assert_non_null(end);
-                assert_true(end - line > TIME_SIZE);
-                strncat(text, line + TIME_SIZE, (size_t) (end + 1 - line) - TIME_SIZE);
-                line = end + 1;
-        }
-
-        assert_string_equal(text, expected);
 }
 
 static void start(Fixture *fixture) {
@@ -284,11 +260,12 @@ TEST_F(test_refused_pod, Fixture *fixture) {
         assert_ok(send_bad_pod("a", "u1", "6"));
         assert_ok(send_bad_pod("a", "u1", "7"));
         assert_ok(send_bad_pod("new", "u4", "8"));
-        assert_logged(&e,
-                      "warning Cannot read pod \"a\" of namespace \"ns\", keeping its previous "
-                      "state: it has no spec.\n"
-                      "warning Cannot read pod \"new\" of namespace \"ns\", keeping its previous "
-                      "state: it has no spec.\n");
+        assert_string_equal(
+                stderr_restore_log(&e),
+                "warning Cannot read pod \"a\" of namespace \"ns\", keeping its previous "
+                "state: it has no spec.\n"
+                "warning Cannot read pod \"new\" of namespace \"ns\", keeping its previous "
+                "state: it has no spec.\n");
         assert_reported(fixture, "");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->resource_version, "2");
         assert_ok(send_pod("MODIFIED", "ns", "a", "u1", "9"));
@@ -300,7 +277,7 @@ TEST_F(test_refused_pod, Fixture *fixture) {
 
         stderr_pipe(&e);
         assert_ok(send_bad_pod("a", "u1", "11"));
-        assert_logged(&e, "");
+        assert_string_equal(stderr_restore_log(&e), "");
         assert_ok(send_pod("DELETED", "ns", "a", "u1", "12"));
         assert_reported(fixture, "-ns/a u1\n");
         stderr_pipe(&e);
@@ -348,9 +325,10 @@ TEST_F(test_trouble, Fixture *fixture) {
         refuse_for(2 * KUBE_REPORT_DELAY_USEC, 403, ERROR_DENIED, "never");
         assert_reported(fixture, "not synced\nnot synced\nnot synced\nnot synced\n");
         start(fixture);
-        assert_logged(&e, "warning Cannot watch the pods of this node: no.\n"
-                          "warning Cannot watch the pods of this node: never.\n"
-                          "info Watching the pods of this node (v1).\n");
+        assert_string_equal(stderr_restore_log(&e),
+                            "warning Cannot watch the pods of this node: no.\n"
+                            "warning Cannot watch the pods of this node: never.\n"
+                            "info Watching the pods of this node (v1).\n");
 }
 
 /* The pods stay; after the trouble no watcher is notified of pods that it knows. */
@@ -372,7 +350,7 @@ TEST_F(test_trouble_later, Fixture *fixture) {
         assert_ok(fake_kube_accept(the_call()));
         assert_reported(fixture, "synced\n");
         assert_true(pods_are_synced(fixture->pods));
-        assert_logged(&e, "");
+        assert_string_equal(stderr_restore_log(&e), "");
 }
 
 TEST_F(test_watchers, Fixture *fixture) {
