@@ -62,16 +62,27 @@ static char *make(const char *folder, const char *name, mode_t mode, bool is_fol
         return path;
 }
 
+static void assert_problems(const char *folder, const Options *options, const char *expected) {
+        Found found = { .n_skip = strlen(folder) + 1 };
+        const DiagnosisVisitor visitor = { .on_problem = on_problem, .userdata = &found };
+        DockerConfig *docker = NULL;
+        AgentFiles *files = NULL;
+        DiagnosisSource source;
+
+        assert_ok(docker_config_new(folder, &docker));
+        assert_ok(agent_files_new(options, docker, &files));
+        source = agent_files_diagnosis(files);
+        assert_ok(source.visit(source.source, &visitor));
+        assert_string_equal(found.problems, expected);
+        agent_files_free(files);
+        docker_config_free(docker);
+}
+
 TEST_ROWS(test_case, cases, name, const struct Case *c) {
         char folder[] = "/tmp/test-agent-files-XXXXXX";
         cleanup(free_p) char *images = NULL, *auth = NULL, *config = NULL;
         cleanup(free_p) char *images_file = NULL, *auth_file = NULL, *hidden_file = NULL;
         Options options = { .log_level = 0 };
-        DockerConfig *docker = NULL;
-        AgentFiles *files = NULL;
-        Found found = { .n_skip = strlen(folder) + 1 };
-        const DiagnosisVisitor visitor = { .on_problem = on_problem, .userdata = &found };
-        DiagnosisSource source;
 
         assert_non_null(mkdtemp(folder));
         assert_ok(chmod(folder, 0755));
@@ -84,15 +95,8 @@ TEST_ROWS(test_case, cases, name, const struct Case *c) {
         options.images_dir = images;
         options.auth_dir = auth;
         options.config_path = config;
-        assert_ok(docker_config_new(folder, &docker));
+        assert_problems(folder, &options, c->problems);
 
-        assert_ok(agent_files_new(&options, docker, &files));
-        source = agent_files_diagnosis(files);
-        assert_int_equal(source.visit(source.source, &visitor), 0);
-        assert_string_equal(found.problems, c->problems);
-
-        agent_files_free(files);
-        docker_config_free(docker);
         assert_int_equal(unlink(images_file) + unlink(auth_file) + unlink(hidden_file), 0);
         assert_int_equal(unlink(config) + rmdir(images) + rmdir(auth) + rmdir(folder), 0);
 }
@@ -102,11 +106,6 @@ TEST(test_hidden_by_a_sandbox) {
         char folder[] = "/tmp/test-agent-files-XXXXXX";
         cleanup(free_p) char *cover = NULL, *inside = NULL, *deeper = NULL, *missing = NULL;
         Options options = { .log_level = 0 };
-        DockerConfig *docker = NULL;
-        AgentFiles *files = NULL;
-        Found found = { .n_skip = strlen(folder) + 1 };
-        const DiagnosisVisitor visitor = { .on_problem = on_problem, .userdata = &found };
-        DiagnosisSource source;
 
         assert_non_null(mkdtemp(folder));
         assert_ok(chmod(folder, 0755));
@@ -117,14 +116,7 @@ TEST(test_hidden_by_a_sandbox) {
         options.kubeconfig = inside;
         options.auth_dir = deeper;
         options.images_dir = missing;
-        assert_ok(docker_config_new(folder, &docker));
+        assert_problems(folder, &options, "home/kubeconfig home/a/b ");
 
-        assert_ok(agent_files_new(&options, docker, &files));
-        source = agent_files_diagnosis(files);
-        assert_int_equal(source.visit(source.source, &visitor), 0);
-        assert_string_equal(found.problems, "home/kubeconfig home/a/b ");
-
-        agent_files_free(files);
-        docker_config_free(docker);
         assert_int_equal(rmdir(cover) + rmdir(folder), 0);
 }
