@@ -83,22 +83,14 @@ static void run(Fixture *fixture, const ProgramOptions *options) {
         assert_int_equal(fixture->n_done, 1);
 }
 
-static const char *const *shell(const char *script, const char *arguments[static 3]) {
-        arguments[0] = "-c";
-        arguments[1] = script;
-        arguments[2] = NULL;
-        return arguments;
-}
+#define SHELL(script, ...)                                                              \
+        (&(ProgramOptions){ .path = "sh",                                               \
+                            .arguments = (const char *const[]){ "-c", (script), NULL }, \
+                            .output_max = OUTPUT_MAX,                                   \
+                            __VA_ARGS__ })
 
 static void run_shell(Fixture *fixture, const char *script) {
-        const char *arguments[3];
-
-        run(fixture, &(ProgramOptions){
-                             .path = "sh",
-                             .arguments = shell(script, arguments),
-                             .output_max = OUTPUT_MAX,
-                             .timeout_usec = 20 * SEC,
-                     });
+        run(fixture, SHELL(script, .timeout_usec = 20 * SEC));
 }
 
 static void assert_refused(const Fixture *fixture, ErrorKind kind, const char *message) {
@@ -155,11 +147,11 @@ TEST_ROWS_F(test_ending, endings, name, const struct Ending *ending, Fixture *fi
 }
 
 TEST_F(test_input, Fixture *fixture) {
-        const char *arguments[3];
+        static const char *const arguments[] = { "-c", "cat; cat /dev/stdin | wc -c", NULL };
 
         run(fixture, &(ProgramOptions){
                              .path = "/bin/sh",
-                             .arguments = shell("cat; cat /dev/stdin | wc -c", arguments),
+                             .arguments = arguments,
                              .input = "a\0b\nc",
                              .input_size = 5,
                              .output_max = OUTPUT_MAX,
@@ -172,18 +164,11 @@ TEST_F(test_input, Fixture *fixture) {
 /* Far more than a pipe takes; and it need not be read. */
 TEST_F(test_large_input, Fixture *fixture) {
         cleanup(free_p) char *input = malloc(1 << 20);
-        const char *arguments[3];
 
         assert_non_null(input);
         memset(input, 'x', 1 << 20);
-        run(fixture, &(ProgramOptions){
-                             .path = "/bin/sh",
-                             .arguments = shell("head -c 3", arguments),
-                             .input = input,
-                             .input_size = 1 << 20,
-                             .output_max = OUTPUT_MAX,
-                             .timeout_usec = 20 * SEC,
-                     });
+        run(fixture,
+            SHELL("head -c 3", .input = input, .input_size = 1 << 20, .timeout_usec = 20 * SEC));
         assert_string_equal(fixture->output, "xxx");
 }
 
@@ -209,28 +194,13 @@ static ssize_t on_output(const char *output, size_t output_size, void *userdata)
 }
 
 static void run_shown(Fixture *fixture, const char *script) {
-        const char *arguments[3];
-
-        run(fixture, &(ProgramOptions){
-                             .path = "sh",
-                             .arguments = shell(script, arguments),
-                             .output_max = OUTPUT_MAX,
-                             .timeout_usec = 20 * SEC,
-                             .on_output = on_output,
-                     });
+        run(fixture, SHELL(script, .timeout_usec = 20 * SEC, .on_output = on_output));
 }
 
 /* The program waits until its first line was taken, which ends the loop's turn. */
 TEST_F(test_output_as_it_comes, Fixture *fixture) {
-        const char *arguments[3];
-
-        start(fixture, &(ProgramOptions){
-                               .path = "sh",
-                               .arguments = shell("echo a; exec sleep 1000", arguments),
-                               .output_max = OUTPUT_MAX,
-                               .timeout_usec = 20 * SEC,
-                               .on_output = on_output,
-                       });
+        start(fixture,
+              SHELL("echo a; exec sleep 1000", .timeout_usec = 20 * SEC, .on_output = on_output));
         while (fixture->n_lines == 0)
                 assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
         assert_int_equal(fixture->n_done, 0);
@@ -294,13 +264,11 @@ TEST_F(test_long_complaint_with_secret, Fixture *fixture) {
 
 TEST_F(test_environment, Fixture *fixture) {
         static const char *const environment[] = { "ADDED=1 2", "CHANGED=new", "EMPTY=", NULL };
-        const char *arguments[3];
 
         assert_ok(setenv("CHANGED", "old", 1));
         assert_ok(setenv("KEPT", "kept", 1));
         run(fixture, &(ProgramOptions){
                              .path = "env",
-                             .arguments = shell("", arguments) + 2,
                              .environment = environment,
                              .output_max = OUTPUT_MAX,
                              .timeout_usec = 20 * SEC,
@@ -437,16 +405,10 @@ static void lifeline_check(Lifeline *line) {
 }
 
 TEST_F(test_freed_while_it_runs, Fixture *fixture) {
-        const char *arguments[3];
         Lifeline line;
 
         lifeline_make(&line, "sleep 1000 & sleep 1000");
-        start(fixture, &(ProgramOptions){
-                               .path = "sh",
-                               .arguments = shell(line.script, arguments),
-                               .output_max = OUTPUT_MAX,
-                               .timeout_usec = 1000 * SEC,
-                       });
+        start(fixture, SHELL(line.script, .timeout_usec = 1000 * SEC));
         lifeline_wait(&line);
         fixture->program = program_free(fixture->program);
         lifeline_check(&line);
@@ -454,17 +416,11 @@ TEST_F(test_freed_while_it_runs, Fixture *fixture) {
 }
 
 TEST_F(test_too_slow, Fixture *fixture) {
-        const char *arguments[3];
         Lifeline line;
 
         lifeline_make(&line, "trap '' TERM INT HUP; sleep 1000 & sleep 1000");
         fixture->is_freed_inside = true;
-        run(fixture, &(ProgramOptions){
-                             .path = "sh",
-                             .arguments = shell(line.script, arguments),
-                             .output_max = OUTPUT_MAX,
-                             .timeout_usec = 2 * SEC,
-                     });
+        run(fixture, SHELL(line.script, .timeout_usec = 2 * SEC));
         assert_refused(fixture, ERROR_TIMEOUT, "did not end within 2 s");
         lifeline_check(&line);
 }
@@ -527,34 +483,22 @@ TEST_F(test_left_group, Fixture *fixture) {
 }
 
 TEST_F(test_too_slow_in_another_session, Fixture *fixture) {
-        const char *arguments[3];
         Lifeline line;
 
         lifeline_make(&line, IN_ANOTHER_SESSION "sleep 1000");
         fixture->is_freed_inside = true;
-        run(fixture, &(ProgramOptions){
-                             .path = "sh",
-                             .arguments = shell(line.script, arguments),
-                             .output_max = OUTPUT_MAX,
-                             .timeout_usec = 2 * SEC,
-                     });
+        run(fixture, SHELL(line.script, .timeout_usec = 2 * SEC));
         assert_refused(fixture, ERROR_TIMEOUT, "did not end within 2 s");
         lifeline_wait_cut(&line, fixture->event);
 }
 
 /* The loop has no source left after the end. */
 TEST_F(test_freed_at_the_end, Fixture *fixture) {
-        const char *arguments[3];
         struct pollfd fd;
         Lifeline line;
 
         lifeline_make(&line, IN_ANOTHER_SESSION "echo >&9; sleep 1000");
-        start(fixture, &(ProgramOptions){
-                               .path = "sh",
-                               .arguments = shell(line.script, arguments),
-                               .output_max = OUTPUT_MAX,
-                               .timeout_usec = 1000 * SEC,
-                       });
+        start(fixture, SHELL(line.script, .timeout_usec = 1000 * SEC));
         lifeline_wait(&line);
         lifeline_wait(&line);
         assert_ok(sd_event_exit(fixture->event, 0));
@@ -572,16 +516,10 @@ TEST_F(test_freed_at_the_end, Fixture *fixture) {
 /* Processes that may belong to a running program are left alone as long as it runs. */
 TEST_F(test_beside_another, Fixture *fixture) {
         Fixture other = { .event = fixture->event };
-        const char *arguments[3];
         Lifeline line;
 
         lifeline_make(&line, "(" IN_ANOTHER_SESSION "echo >&9); sleep 1000");
-        start(&other, &(ProgramOptions){
-                              .path = "sh",
-                              .arguments = shell(line.script, arguments),
-                              .output_max = OUTPUT_MAX,
-                              .timeout_usec = 1000 * SEC,
-                      });
+        start(&other, SHELL(line.script, .timeout_usec = 1000 * SEC));
         lifeline_wait(&line);
         lifeline_wait(&line);
         run_shell(fixture, "echo yes");
@@ -596,18 +534,11 @@ TEST_F(test_beside_another, Fixture *fixture) {
 /* All at once, none of which knows of the others. */
 TEST_F(test_many, Fixture *fixture) {
         Fixture others[20] = { 0 };
-        const char *arguments[3];
 
         for (size_t i = 0; i < 20; i++) {
                 others[i].event = fixture->event;
-                start(&others[i], &(ProgramOptions){
-                                          .path = "sh",
-                                          .arguments = shell("cat", arguments),
-                                          .input = (const char *) &i,
-                                          .input_size = sizeof(i),
-                                          .output_max = OUTPUT_MAX,
-                                          .timeout_usec = 20 * SEC,
-                                  });
+                start(&others[i], SHELL("cat", .input = (const char *) &i, .input_size = sizeof(i),
+                                        .timeout_usec = 20 * SEC));
         }
 
         for (size_t i = 0; i < 20; i++) {
