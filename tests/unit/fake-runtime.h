@@ -38,7 +38,6 @@ struct RpcCall {
         char expires[32]; /* expiry of the lease that Create makes */
         const char *path; /* path of a call of another service, whose request follows */
         uint8_t request[128];
-        size_t request_size;
         RpcMessage on_message; /* handler of a stream's messages */
         RpcDone done;
         void *userdata;

@@ -68,7 +68,6 @@ static struct Node {
         size_t n_texts;
 
         ShownPod pod;
-        bool is_pod_shown;
         size_t n_containers;      /* containers of the runtime */
         unsigned n_failing_lists; /* next lists that fail */
         char ids[8][40];
@@ -407,13 +406,11 @@ static void remove_object(size_t i) {
 
 static void show_pod(void) {
         pod_server_show(&node.pod);
-        node.is_pod_shown = true;
         settle();
 }
 
 static void hide_pod(void) {
         pod_server_hide(&node.pod);
-        node.is_pod_shown = false;
         settle();
 }
 
@@ -582,7 +579,6 @@ static int set_up(void **state) {
                 add_container(names[i], ids[i]);
         }
         pod_server_show(&node.pod);
-        node.is_pod_shown = true;
         node.kubelet = kubelet_with_lease();
         node.events = events_of_agent();
         begin_agent();
