@@ -308,11 +308,11 @@ size_t pull_list_count_unbegun(const PullList *list) {
         return n;
 }
 
-size_t pull_list_count(const PullList *list, Inplaced__V1__Phase phase) {
+size_t pull_list_count_failed(const PullList *list) {
         size_t n = 0;
 
         for (size_t i = 0; i < list->n_items; i++)
-                n += list->items[i].phase == phase;
+                n += list->items[i].phase == INPLACED__V1__PHASE__PHASE_FAILED;
 
         return n;
 }
@@ -326,7 +326,7 @@ bool pull_list_is_finished(const PullList *list) {
 }
 
 ExitStatus pull_list_exit_status(const PullList *list) {
-        size_t n_failed = pull_list_count(list, INPLACED__V1__PHASE__PHASE_FAILED);
+        size_t n_failed = pull_list_count_failed(list);
 
         for (size_t i = 0; i < list->n_items; i++)
                 if (list->items[i].option && strcmp(list->items[i].option, TIMEOUT) == 0)

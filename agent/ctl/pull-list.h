@@ -97,7 +97,7 @@ size_t pull_list_count_unbegun(const PullList *list);
 const char *pull_item_stage(const PullItem *item);
 
 bool pull_item_is_finished(const PullItem *item);
-size_t pull_list_count(const PullList *list, Inplaced__V1__Phase phase);
+size_t pull_list_count_failed(const PullList *list);
 bool pull_list_is_finished(const PullList *list);
 
 /* Returns the exit status of all finished images; EXIT_STATUS_TIMEOUT if --timeout ended any. */

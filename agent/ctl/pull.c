@@ -245,7 +245,7 @@ static void complain_of_one(const PullItem *failed, const char *advice, bool has
 
 /* Prints one line to stderr if images failed. */
 static void print_summary(const PullList *list, const Options *options) {
-        size_t n_failed = pull_list_count(list, INPLACED__V1__PHASE__PHASE_FAILED);
+        size_t n_failed = pull_list_count_failed(list);
         const PullItem *failed;
         const char *advice;
         bool is_same;

@@ -253,7 +253,7 @@ TEST_WITH(test_time_out_of_waits, make_list, free_list, PullList *list) {
         apply_step(list, "b:1", INPLACED__V1__STEP__STEP_INSPECTING, "", "", 12 * SEC);
         assert_ok(pull_list_end_waits(list, 5, 14 * SEC, &next));
         assert_int_equal(next, 15 * SEC);
-        assert_int_equal(pull_list_count(list, FAILED), 0);
+        assert_int_equal(pull_list_count_failed(list), 0);
 
         assert_ok(pull_list_end_waits(list, 5, 15 * SEC, &next));
         assert_int_equal(list->items[1].phase, FAILED); /* since the beginning */
