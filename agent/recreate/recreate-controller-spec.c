@@ -146,16 +146,14 @@ int recreate_controller_adopt(struct json_object *old, const char *version, cons
         return 0;
 }
 
-static int make_condition(const char *type, const char *status, const char *reason,
-                          const char *message, int64_t now_sec, struct json_object **ret) {
+static int make_drained(int64_t now_sec, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *condition =
-                patch_wrap("type", json_object_new_string(type));
+                patch_wrap("type", json_object_new_string(RECREATE_CONDITION_DRAINED));
         char time[RFC3339_SIZE];
 
-        if (patch_add_text(condition, "status", status) < 0 ||
+        if (patch_add_text(condition, "status", "True") < 0 ||
             patch_add_text(condition, "lastTransitionTime", rfc3339_format(now_sec, time)) < 0 ||
-            patch_add_filled(condition, "reason", reason) < 0 ||
-            patch_add_filled(condition, "message", message) < 0)
+            patch_add_text(condition, "reason", RECREATE_CONDITION_DRAINED) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(condition);
@@ -180,8 +178,7 @@ static int make_conditions(struct json_object *old, int64_t now_sec, struct json
                 if (r < 0)
                         return r;
         }
-        r = make_condition(RECREATE_CONDITION_DRAINED, "True", RECREATE_CONDITION_DRAINED, NULL,
-                           now_sec, &ours);
+        r = make_drained(now_sec, &ours);
         if (r < 0)
                 return r;
         r = patch_append(list, ours);
