@@ -47,12 +47,12 @@ static void program_done(Program *program) {
         options_done(&program->options);
 }
 
-static void notify(const Program *program, const char *state) {
-        int r = sd_notify(false, state);
+static void notify_ready(const Program *program) {
+        int r = sd_notify(false, "READY=1");
 
         if (r < 0)
-                log_error(program->log, NULL, "Cannot send \"%s\" to the service manager: %s.",
-                          state, strerror(-r));
+                log_error(program->log, NULL, "Cannot send \"READY=1\" to the service manager: %s.",
+                          strerror(-r));
 }
 
 static void notify_reloading(void) {
@@ -112,7 +112,7 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *inf
         else if (r >= 0)
                 r = program_apply(program, &options);
 
-        notify(program, "READY=1");
+        notify_ready(program);
         return r;
 }
 
@@ -200,7 +200,7 @@ static void on_ready(void *userdata) {
 
         log_info(program->log, NULL, "inplaced " INPLACED_VERSION " is ready on node \"%s\".",
                  program->options.node_name);
-        notify(program, "READY=1");
+        notify_ready(program);
 }
 
 static int visit_configuration(const void *source, const DiagnosisVisitor *visitor) {

@@ -264,13 +264,6 @@ void probe_result_done(ProbeResult *result) {
         *result = (ProbeResult){ .message = NULL };
 }
 
-/* Returns the size of the longest prefix of valid UTF-8 text within the limit. */
-static size_t cut_between_characters(const char *text, size_t max) {
-        size_t size = strlen(text);
-
-        return size <= max ? size : utf8_cut(text, max);
-}
-
 int probe_result_set_message(ProbeResult *result, const char *text, size_t size) {
         cleanup(free_p) char *copy = malloc(size + 1), *repaired = NULL;
 
@@ -284,7 +277,8 @@ int probe_result_set_message(ProbeResult *result, const char *text, size_t size)
                 return -ENOMEM;
 
         utf8_hide_controls(repaired);
-        repaired[cut_between_characters(repaired, PROBE_MESSAGE_MAX)] = '\0';
+        if (strlen(repaired) > PROBE_MESSAGE_MAX)
+                repaired[utf8_cut(repaired, PROBE_MESSAGE_MAX)] = '\0';
         free(result->message);
         result->message = take_ptr(repaired);
         return 0;

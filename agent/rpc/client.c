@@ -17,6 +17,8 @@
 #include "agent/rpc/connection.h"
 #include "agent/rpc/wire.h"
 
+#define AUTHORITY "localhost"
+
 struct RpcClient {
         unsigned n_refs; /* the owner and each call */
         CompletionQueue *completions;
@@ -321,11 +323,11 @@ int rpc_call_unary(RpcClient *client, const RpcMethod *method, const ProtobufCMe
                                    done, userdata, ret);
 }
 
-static grpc_channel *channel_new(int fd, const char *authority, size_t reply_max) {
+static grpc_channel *channel_new(int fd) {
         grpc_arg args[] = {
-                { GRPC_ARG_STRING, GRPC_ARG_DEFAULT_AUTHORITY, .value.string = (char *) authority },
+                { GRPC_ARG_STRING, GRPC_ARG_DEFAULT_AUTHORITY, .value.string = (char *) AUTHORITY },
                 { GRPC_ARG_INTEGER, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-                  .value.integer = (int) reply_max },
+                  .value.integer = (int) RPC_REPLY_SIZE_MAX },
                 { GRPC_ARG_INTEGER, GRPC_ARG_ENABLE_RETRIES, .value.integer = 0 },
         };
         const grpc_channel_args list = {
@@ -333,7 +335,7 @@ static grpc_channel *channel_new(int fd, const char *authority, size_t reply_max
                 .args = args,
         };
         grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-        grpc_channel *channel = grpc_channel_create_from_fd(authority, fd, credentials, &list);
+        grpc_channel *channel = grpc_channel_create_from_fd(AUTHORITY, fd, credentials, &list);
 
         grpc_channel_credentials_release(credentials);
         return channel;
@@ -346,8 +348,7 @@ static int on_connection_ended(Connection *connection, void *userdata) {
 }
 
 /* fd is taken over, also on failure. */
-static int client_new(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
-                      RpcClient **ret) {
+static int client_new(CompletionQueue *queue, int fd, RpcClient **ret) {
         cleanup(rpc_client_free_p) RpcClient *client = NULL;
         cleanup(close_p) int owned_fd = fd;
         int r;
@@ -362,7 +363,7 @@ static int client_new(CompletionQueue *queue, int fd, const char *authority, siz
         if (r < 0)
                 return r;
 
-        client->channel = channel_new(take_fd(&owned_fd), authority, reply_max);
+        client->channel = channel_new(take_fd(&owned_fd));
         if (!client->channel)
                 return -ENOMEM;
 
@@ -380,7 +381,7 @@ int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_cl
         if (r < 0)
                 return r;
 
-        r = client_new(queue, fd, "localhost", RPC_REPLY_SIZE_MAX, &client);
+        r = client_new(queue, fd, &client);
         if (r == -EMFILE)
                 return error_set(reterr, ERROR_UNAVAILABLE, "%s: %s", path, strerror(-r));
         if (r < 0)
