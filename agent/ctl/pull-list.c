@@ -332,9 +332,7 @@ ExitStatus pull_list_exit_status(const PullList *list) {
                 if (list->items[i].option && strcmp(list->items[i].option, TIMEOUT) == 0)
                         return EXIT_STATUS_TIMEOUT;
 
-        if (n_failed == 0)
-                return EXIT_STATUS_DONE;
-        return n_failed < list->n_items ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
+        return exit_status_of(n_failed > 0, n_failed < list->n_items);
 }
 
 /* Prints a dash for an unknown value, since a gap would shift the columns behind it. */

@@ -39,10 +39,7 @@ static int conclude(const void *message, const Options *options) {
                 if (!result->retried)
                         complain("%s: %s", result->image, result->message);
         }
-        if (n_retried == reply->n_results)
-                return EXIT_STATUS_DONE;
-
-        return n_retried > 0 ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
+        return exit_status_of(n_retried<reply->n_results, n_retried> 0);
 }
 
 static const Question question = {

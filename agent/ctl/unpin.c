@@ -32,10 +32,7 @@ static int conclude(const void *message, const Options *options) {
                 if (result->message[0])
                         complain("%s: %s", result->image, result->message);
         }
-        if (n_unpinned == reply->n_results)
-                return EXIT_STATUS_DONE;
-
-        return n_unpinned > 0 ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
+        return exit_status_of(n_unpinned<reply->n_results, n_unpinned> 0);
 }
 
 static const Question question = {

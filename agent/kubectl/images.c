@@ -273,8 +273,5 @@ int kubectl_images(Session *session, const Flags *flags) {
         r = print_rest(&images);
         if (r < 0)
                 return r;
-        if (images.n_missing == 0)
-                return EXIT_STATUS_DONE;
-
-        return images.n_images > 0 ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
+        return exit_status_of(images.n_missing > 0, images.n_images > 0);
 }

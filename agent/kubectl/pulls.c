@@ -492,9 +492,7 @@ static int finish(Pulls *pulls) {
         r = show(pulls);
         if (r < 0)
                 return r;
-        return n_failed == 0    ? EXIT_STATUS_DONE
-               : n_answered > 0 ? EXIT_STATUS_PARTLY
-                                : EXIT_STATUS_FAILED;
+        return exit_status_of(n_failed > 0, n_answered > 0);
 }
 
 static bool check(const Flags *flags) {

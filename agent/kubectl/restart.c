@@ -920,10 +920,8 @@ static int restart_all(Restarts *restarts, Error *reterr) {
 static int end_status(const Restarts *restarts) {
         if (session_end_status(restarts->session) > 0)
                 return session_end_status(restarts->session);
-        if (count(restarts, false) == 0)
-                return EXIT_STATUS_DONE;
-
-        return count(restarts, false) < restarts->n_items ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
+        return exit_status_of(count(restarts, false) > 0,
+                              count(restarts, false) < restarts->n_items);
 }
 
 int kubectl_restart(Session *session, const Flags *flags) {

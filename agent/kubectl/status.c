@@ -333,10 +333,7 @@ static int show_once(Status *status) {
                 r = print_all(status);
         if (r < 0)
                 return r;
-        if (!status->has_failed)
-                return EXIT_STATUS_DONE;
-
-        return status->n_pods > 0 ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
+        return exit_status_of(status->has_failed, status->n_pods > 0);
 }
 
 static int on_watched(const KubeObject *object, void *userdata) {

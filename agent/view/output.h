@@ -34,6 +34,12 @@ typedef enum ExitStatus {
         EXIT_STATUS_SIGNAL = 128,  /* and the number of the signal that ended it, as in a shell */
 } ExitStatus;
 
+static inline ExitStatus exit_status_of(bool has_failed, bool has_succeeded) {
+        return !has_failed     ? EXIT_STATUS_DONE
+               : has_succeeded ? EXIT_STATUS_PARTLY
+                               : EXIT_STATUS_FAILED;
+}
+
 /* Prints it to stdout as JSON or as YAML; any other format counts as JSON. */
 int output_tree(OutputFormat format, json_object *tree);
 
