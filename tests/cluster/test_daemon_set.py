@@ -74,11 +74,6 @@ def push(registry) -> Push:
 
 
 @pytest.fixture
-def tools(registry) -> str:
-    return registry.push_image("pods/tools", "1", busybox=True).reference
-
-
-@pytest.fixture
 def make_pod(cluster) -> Iterator[Callable[..., Pod]]:
     made: list[Pod] = []
 
