@@ -71,9 +71,7 @@ class WarmNode:
             found = self.condition()
             return found if found and (found["status"], found["reason"]) == (status, reason) else None
 
-        found = wait_until(reached, timeout, lambda: f"{status}, {reason}, but {self.condition()}")
-        assert found is not None
-        return found
+        return wait_until(reached, timeout, lambda: f"{status}, {reason}, but {self.condition()}")
 
     def set_condition(self, status: str) -> None:
         condition = {"type": CONDITION, "status": status, "reason": "Lab", "message": "by the lab"}

@@ -270,11 +270,9 @@ class Agent:
             found = self.tag_status(reference)
             return found if found is not None and found["phase"] == phase else None
 
-        found = wait_until(
+        return wait_until(
             reached, timeout, lambda: f"{phase} of {reference}, but {self.tag_status(reference)}"
         )
-        assert found is not None
-        return found
 
     def log_text(self) -> str:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""

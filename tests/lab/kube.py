@@ -163,9 +163,7 @@ class Kube:
             last = self.find(path)
             return last if last is not None and condition(last) else None
 
-        found = wait_until(reached, timeout, lambda: f"such {path}, only {last}", pause=0.01)
-        assert found is not None
-        return found
+        return wait_until(reached, timeout, lambda: f"such {path}, only {last}", pause=0.01)
 
     def wait_gone(self, path: str, timeout: float = 10) -> None:
         wait_until(lambda: self.find(path) is None, timeout, f"end of {path}", pause=0.01)

@@ -92,11 +92,9 @@ class NodeImage:
             found = self.tag_status(reference)
             return found if found is not None and found["phase"] == phase else None
 
-        found = wait_until(
+        return wait_until(
             reached, timeout, lambda: f"{phase} of {reference}, but {self.tag_status(reference)}"
         )
-        assert found is not None
-        return found
 
     def counts(self) -> tuple[int, ...]:
         """The numbers of tags, as COUNTS calls them; empty while there is no status."""

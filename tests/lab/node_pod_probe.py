@@ -55,9 +55,7 @@ class NodePodProbe:
             return found if message is None or message in found.get("message", "") else None
 
         what = f"{state} {message or ''} of {name}"
-        found = wait_until(reached, timeout, lambda: f"{what}, but {self.state(pod, name)}")
-        assert found is not None
-        return found
+        return wait_until(reached, timeout, lambda: f"{what}, but {self.state(pod, name)}")
 
 
 def probe(name: str, container: str = "main", **more: Any) -> Object:

@@ -51,9 +51,7 @@ class NotifySocket:
         def find() -> Notice | None:
             return next((notice for notice in self.notices(name) if notice.at >= since), None)
 
-        found = wait_until(find, timeout, lambda: f"{name}=, only {self.notices()}")
-        assert found is not None
-        return found
+        return wait_until(find, timeout, lambda: f"{name}=, only {self.notices()}")
 
     def _listen(self) -> None:
         while True:

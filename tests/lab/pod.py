@@ -174,9 +174,7 @@ class Pod:
             found = self.condition(kind)
             return found if found is not None and found["status"] == status else None
 
-        found = wait_until(reached, timeout, lambda: f"{kind}={status}: {self.condition(kind)}")
-        assert found is not None
-        return found
+        return wait_until(reached, timeout, lambda: f"{kind}={status}: {self.condition(kind)}")
 
     def restarts(self) -> dict[str, int]:
         """How often the kubelet has started each container again."""

@@ -115,9 +115,7 @@ class RecreateRequest:
             found = self.state(container)
             return found if found.get("phase") == phase else None
 
-        found = wait_until(reached, timeout, lambda: f"{phase} of {container}: {self.status()}")
-        assert found is not None
-        return found
+        return wait_until(reached, timeout, lambda: f"{phase} of {container}: {self.status()}")
 
     def watch(self, timeout: float = 30) -> Iterator[Object]:
         base = self.path.rpartition("/")[0]
@@ -163,9 +161,7 @@ class Manager:
                 self.report_containers()
             return status if status.get("phase") == "Completed" else None
 
-        found = wait_until(is_completed, timeout, lambda: f"end: {self.request.status()}", 0.2)
-        assert found is not None
-        return found
+        return wait_until(is_completed, timeout, lambda: f"end: {self.request.status()}", 0.2)
 
     def complete(self, message: str) -> None:
         """Completes the request as the controller does after the deadline: no agent shall go on with it."""

@@ -74,13 +74,11 @@ def wait_problem(agent: Agent, subject: str, text: str = "", timeout: float = 10
         found = problems(agent).get(subject)
         return found if found is not None and text in found else None
 
-    found = wait_until(
+    return wait_until(
         find,
         timeout * sanitizers.SLOWNESS,
         lambda: f"{text!r} about the {subject} among {problems(agent)}",
     )
-    assert found is not None
-    return found
 
 
 def readiness(agent: Agent) -> tuple[int, str]:
@@ -106,13 +104,11 @@ def wait_logged(agent: Agent, text: str, timeout: float = 10) -> dict[str, Any]:
     def find() -> dict[str, Any] | None:
         return next((line for line in agent.logs() if text in line["message"]), None)
 
-    found = wait_until(
+    return wait_until(
         find,
         timeout * sanitizers.SLOWNESS,
         lambda: f"{text!r} in the log:\n{agent.log_text()[-2000:]}",
     )
-    assert found is not None
-    return found
 
 
 def facts(agent: Agent) -> dict[str, str]:

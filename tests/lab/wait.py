@@ -23,7 +23,7 @@ def stretch(seconds: float) -> float:
 
 
 def wait_until(
-    condition: Callable[[], Value],
+    condition: Callable[[], Value | None],
     timeout: float,
     what: str | Callable[[], str],
     pause: float = 0.005,
