@@ -118,37 +118,28 @@ def hang() -> Behaviour:
     return behave
 
 
-def hang_after_headers(after_bytes: int = 0) -> Behaviour:
-    """Begins a good answer and then says no more."""
-
+def _end_after(n_bytes: int, end: Callable[[Connection], object]) -> Behaviour:
     def behave(connection: Connection, request: Request, reply: Reply) -> None:
         connection.send_head(reply)
-        connection.send_body(reply.body[:after_bytes])
-        connection.wait_gone()
+        connection.send_body(reply.body[:n_bytes])
+        end(connection)
 
     return _with_body(behave)
+
+
+def hang_after_headers(after_bytes: int = 0) -> Behaviour:
+    """Begins a good answer and then says no more."""
+    return _end_after(after_bytes, Connection.wait_gone)
 
 
 def reset_after(n_bytes: int) -> Behaviour:
     """Breaks the connection in the middle of the body."""
-
-    def behave(connection: Connection, request: Request, reply: Reply) -> None:
-        connection.send_head(reply)
-        connection.send_body(reply.body[:n_bytes])
-        connection.reset()
-
-    return _with_body(behave)
+    return _end_after(n_bytes, Connection.reset)
 
 
 def truncate(n_bytes: int) -> Behaviour:
     """Ends the connection early, but in order."""
-
-    def behave(connection: Connection, request: Request, reply: Reply) -> None:
-        connection.send_head(reply)
-        connection.send_body(reply.body[:n_bytes])
-        connection.close()
-
-    return _with_body(behave)
+    return _end_after(n_bytes, Connection.close)
 
 
 def trickle(bytes_per_second: float, step: int = 1) -> Behaviour:
