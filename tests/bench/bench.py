@@ -71,6 +71,7 @@ machines differ, and so do their days. The exit status is 1 only if something co
 from __future__ import annotations
 
 import argparse
+import importlib
 import signal
 import sys
 from collections.abc import Callable
@@ -93,76 +94,9 @@ from table import Row, format_table  # noqa: E402
 Group = Callable[[Node], list[Row]]
 
 
-def measure_cluster(node: Node) -> list[Row]:
-    import serving  # needs more packages than the others
-
-    return serving.measure(node)
-
-
-def measure_restart(node: Node) -> list[Row]:
-    import restarting
-
-    return restarting.measure(node)
-
-
-def measure_pods(node: Node) -> list[Row]:
-    import eventing
-
-    return eventing.measure(node)
-
-
-def measure_inplace(node: Node) -> list[Row]:
-    import updating
-
-    return updating.measure(node)
-
-
-def measure_workloads(node: Node) -> list[Row]:
-    import workloads
-
-    return workloads.measure(node)
-
-
-def measure_yield(node: Node) -> list[Row]:
-    import yielding
-
-    return yielding.measure(node)
-
-
-def measure_ready(node: Node) -> list[Row]:
-    import readying
-
-    return readying.measure(node)
-
-
-def measure_pins(node: Node) -> list[Row]:
-    import pinning
-
-    return pinning.measure(node)
-
-
-def measure_declared(node: Node) -> list[Row]:
-    import declaring
-
-    return declaring.measure(node)
-
-
-def measure_probes(node: Node) -> list[Row]:
-    import probing
-
-    return probing.measure(node)
-
-
-def measure_fleet(node: Node) -> list[Row]:
-    import fleet
-
-    return fleet.measure(node)
-
-
-def measure_peer(node: Node) -> list[Row]:
-    import peer
-
-    return peer.measure(node)
+def in_module(name: str) -> Group:
+    """Imported when it runs, since these need more packages than the others."""
+    return lambda node: importlib.import_module(name).measure(node)
 
 
 GROUPS: dict[str, Group] = {
@@ -173,18 +107,18 @@ GROUPS: dict[str, Group] = {
     "idle": resting.measure_idle,
     "many": resting.measure_many,
     "folder": resting.measure_folder,
-    "cluster": measure_cluster,
-    "restart": measure_restart,
-    "pods": measure_pods,
-    "inplace": measure_inplace,
-    "workloads": measure_workloads,
-    "yield": measure_yield,
-    "ready": measure_ready,
-    "pins": measure_pins,
-    "declared": measure_declared,
-    "probes": measure_probes,
-    "peer": measure_peer,
-    "fleet": measure_fleet,
+    "cluster": in_module("serving"),
+    "restart": in_module("restarting"),
+    "pods": in_module("eventing"),
+    "inplace": in_module("updating"),
+    "workloads": in_module("workloads"),
+    "yield": in_module("yielding"),
+    "ready": in_module("readying"),
+    "pins": in_module("pinning"),
+    "declared": in_module("declaring"),
+    "probes": in_module("probing"),
+    "peer": in_module("peer"),
+    "fleet": in_module("fleet"),
 }
 
 
