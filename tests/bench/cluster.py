@@ -10,8 +10,6 @@ from typing import Any
 
 from lab.agent import Agent
 from lab.control_plane import ControlPlane
-from lab.documents import find_tag_status
-from lab.kube import Object
 from lab.node_image import NodeImage
 
 from floor import ApiServer, Floor
@@ -59,11 +57,3 @@ class Cluster:
     @staticmethod
     def be_quiet() -> None:
         time.sleep(_QUIET_SECONDS)
-
-
-def has_succeeded(document: Object, reference: str) -> bool:
-    """Whether a NodeImage says that the image is there; RuntimeError if it says that the pull failed."""
-    status = find_tag_status(document, reference)
-    if status is not None and status["phase"] == "Failed":
-        raise RuntimeError(f"{reference} was not pulled: {status}")
-    return status is not None and status["phase"] == "Succeeded"

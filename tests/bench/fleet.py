@@ -19,6 +19,7 @@ from statistics import mean
 
 from lab.cleanup import MARKER, Closing
 from lab.control_plane import ControlPlane
+from lab.documents import has_succeeded
 from lab.inplace import Inplace
 from lab.kube import KubeError, Object
 from lab.metrics import Metrics, parse_metrics
@@ -26,7 +27,6 @@ from lab.node_image import GROUP, ImageSet
 from lab.wait import wait_until
 
 import machine
-from cluster import has_succeeded
 from node import Node
 from table import Row
 

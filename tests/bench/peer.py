@@ -16,6 +16,7 @@ from statistics import median
 
 from lab.agent_image import build_agent_image
 from lab.cluster import Cluster as LabCluster
+from lab.documents import has_succeeded
 from lab.kruise import NAMESPACE, Kruise, build_kruise_image
 from lab.kube import Object
 from lab.kubelet import is_ready
@@ -23,7 +24,6 @@ from lab.node_image import NodeImage
 from lab.pod import GATE, OPT_IN, Pod, container, from_labels
 from lab.wait import wait_until
 
-from cluster import has_succeeded
 from node import Node
 from resting import Cost, cost_rows, measure_cost
 from restarting import running_containers, wait_restarted

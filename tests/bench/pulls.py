@@ -15,9 +15,9 @@ from grpc.experimental import ChannelOptions
 from lab import runtimes, stubs
 from lab.agent import Agent
 from lab.cri import CHANNEL_OPTIONS
+from lab.documents import has_succeeded
 from lab.folder import LabFolder
 
-from cluster import has_succeeded
 from node import Node
 from table import Estimate, Limit, Row, estimate
 from watch import FolderWatch

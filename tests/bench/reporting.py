@@ -9,11 +9,11 @@ from statistics import mean
 
 from fake import behaviours
 from fake.runtime import FakeRuntime
-from lab.documents import split_reference
+from lab.documents import has_succeeded, split_reference
 from lab.node_image import NodeImage
 
 from audit import Audit, size_of
-from cluster import Cluster, has_succeeded
+from cluster import Cluster
 from node import Node
 from object_watch import ObjectWatch
 from pulls import Rounds, Way

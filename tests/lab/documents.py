@@ -66,6 +66,14 @@ def find_tag_status(document: dict[str, Any], reference: str) -> dict[str, Any] 
     return next((status for status in tags if status["tag"] == tag), None)
 
 
+def has_succeeded(document: dict[str, Any], reference: str) -> bool:
+    """Whether a NodeImage says that the image is there; RuntimeError if it says that the pull failed."""
+    status = find_tag_status(document, reference)
+    if status is not None and status["phase"] == "Failed":
+        raise RuntimeError(f"{reference} was not pulled: {status}")
+    return status is not None and status["phase"] == "Succeeded"
+
+
 def write_whole(path: Path, content: str | dict[str, Any]) -> None:
     """So that no reader ever sees half of it; a dict becomes JSON, which is YAML as well."""
     text = content if isinstance(content, str) else json.dumps(content, indent=2)
