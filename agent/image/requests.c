@@ -87,11 +87,12 @@ int64_t request_ttl_sec(const ImageRequest *request, const ImageStatus *outcome)
                                                             : request->desired.ttl_sec;
 }
 
-/* An outcome of the future is one of a clock that was set back since: it counts as one of now. */
+/* An outcome of the future is one of a clock that was set back since: it counts as one of now. Both times are cut to
+ * whole seconds: one second less may have passed between them, and no time to live is to be shorter than it says. */
 int64_t request_end_sec(ImageRequest *request, const ImageStatus *outcome,
                         const RequestClock *now) {
         RequestAge *age = &request->age;
-        int64_t passed_sec = now->wall_sec - outcome->completed_at;
+        int64_t passed_sec = now->wall_sec - outcome->completed_at - 1;
 
         if (!age->is_known || age->completed_at != outcome->completed_at)
                 *age = (RequestAge){
