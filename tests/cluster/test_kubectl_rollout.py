@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,9 +122,48 @@ def test_a_pod_that_waits_for_another_service(make, inplace, registry, folder, i
         workload.assert_runs(late)
 
 
-def test_a_runtime_that_does_not_start_the_container(make, inplace, folder, images):
+# Stands before runc: refuses to create one such container as long as there is a file `refuses`, which it takes away, and
+# creates no further one as long as there is a file `holds`.
+_REFUSES_ONCE = """\
+#!/bin/sh
+for argument; do
+    [ "$previous" != --bundle ] || bundle=$argument
+    previous=$argument
+done
+if [ -n "$bundle" ] && grep -q /folder/program "$bundle/config.json"; then
+    if rm {folder}/refuses 2>/dev/null; then
+        echo "refused once" >&2
+        exit 1
+    fi
+    while [ -e {folder}/holds ]; do sleep 0.05; done
+fi
+exec /usr/sbin/runc "$@"
+"""
+
+
+@pytest.fixture
+def refusing(cluster, folder):
+    """The runtime, which refuses the first start of a container of /folder/program once both files are there."""
+    wrapper = cluster.node.runtime.folder / "bin" / "runc"
+    wrapper.parent.mkdir(exist_ok=True)
+    write_program(wrapper, _REFUSES_ONCE.format(folder=folder))
+    yield folder
+    for name in ("refuses", "holds"):
+        (folder / name).unlink(missing_ok=True)
+    wrapper.unlink()
+
+
+def write_program(path: Path, text: str) -> None:
+    """Whole, since it may be started at any moment."""
+    whole = path.with_suffix(".whole")
+    whole.write_text(text)
+    whole.chmod(0o755)
+    whole.rename(path)
+
+
+def test_a_runtime_that_does_not_start_the_container(make, inplace, refusing, images):
     """The runtime may have died: the kubelet's second attempt counts. A second refusal is the end."""
-    shared = folder / "shared"
+    shared = refusing / "shared"
     shared.mkdir()
     program = shared / "program"
     container = {
@@ -134,25 +174,22 @@ def test_a_runtime_that_does_not_start_the_container(make, inplace, folder, imag
     }
     volume = {"name": "folder", "hostPath": {"path": str(shared)}}
 
-    def provide() -> None:
-        whole = shared / "whole"
-        whole.write_text(f"#!/bin/sh\n{until_term()[-1]}\n")
-        whole.chmod(0o755)
-        whole.rename(program)  # the kubelet may start it at any moment
-
     def is_refused(pod: dict) -> bool:
         waiting = pod["status"]["containerStatuses"][0]["state"].get("waiting", {})
         return waiting.get("reason") == "RunContainerError"
 
-    provide()
+    write_program(program, f"#!/bin/sh\n{until_term()[-1]}\n")
     workload = make("deployment", 1, pod={"containers": [container], "volumes": [volume]})
     with none_replaced(workload):
-        program.unlink()
+        # The kubelet reports the refusal while it makes its second attempt, which has to wait until it was seen.
+        for name in ("holds", "refuses"):
+            (refusing / name).touch()
         with inplace.running("set", "image", workload.name, f"main={images[1]}") as child:
             wait_until(lambda: any(map(is_refused, workload.pods())), 60 * SLOWLY, "a refused start")
-            provide()
+            (refusing / "holds").unlink()
             _, errors = child.communicate(timeout=120 * SLOWLY)
         assert child.returncode == 0, errors
+        assert not (refusing / "refuses").exists()
         workload.assert_runs(images[1])
         program.unlink()
         ran = inplace.run("set", "image", workload.name, f"main={images[2]}", timeout=120 * SLOWLY)
