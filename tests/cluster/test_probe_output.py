@@ -100,19 +100,19 @@ def test_hooks_that_print_megabytes(limited_agent, node, make_pod, tools):
             )
             for name in names
         ),
-        terminationGracePeriodSeconds=60,
+        terminationGracePeriodSeconds=60 * SLOWLY,  # else the hooks of a slow agent end before they are done
     )
     good = make_pod(container("main", tools, env=from_annotations(V="v")))
     hostile.file("flood").write_bytes(b"x" * 15_000_000)
-    hostile.wait_meta(30)
-    good.wait_meta()
+    hostile.wait_meta(30 * SLOWLY)
+    good.wait_meta(10 * SLOWLY)
     before = limited_agent.memory().anonymous
     with Latency(limited_agent, node.runtime.cri) as latency:
         hostile.begin_update(annotations={"v": "1"})
         good.begin_update(annotations={"v": "1"})
-        good.wait_restarted("main", timeout=30)
+        good.wait_restarted("main", timeout=30 * SLOWLY)
         for name in names:
-            hostile.wait_restarted(name, timeout=90)
+            hostile.wait_restarted(name, timeout=90 * SLOWLY)
     check(latency, before)
     assert [len(hostile.lines(f"hooks-{name}")) for name in names] == [1] * len(names)
     assert hostile.events("FailedPreStopHook") == []
