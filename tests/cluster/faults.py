@@ -56,7 +56,7 @@ def proxy(folder, server) -> Iterator[ApiProxy]:
 @pytest.fixture
 def desired(server) -> Iterator[NodeImage]:
     """This node's NodeImage, which a test writes as the controller does, without the proxy."""
-    kube = Kube(server.url, server.authority, "lab-admin")
+    kube = Kube(server.url, server.authority, "lab-admin", can_watch=False)
     made = NodeImage(kube, NODE)
     made.create()
     yield made

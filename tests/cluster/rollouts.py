@@ -77,7 +77,10 @@ class Workload:
             whole["serviceName"] = self.app
         made = {"apiVersion": "apps/v1", "kind": KINDS[kind][0], "metadata": {"name": self.app}}
         self.kube.create({**made, "spec": whole})
-        wait_until(lambda: len(self.ready()) == self.n_pods, 60 * SLOWLY, f"pods of {self.name}", 0.05)
+        selector = {"labelSelector": f"app={self.app}"}
+        self.kube.wait_until(
+            lambda: len(self.ready()) == self.n_pods, (PODS, selector), 60 * SLOWLY, f"pods of {self.name}"
+        )
 
     def get(self) -> Object:
         return self.kube.get(self.path)
@@ -198,8 +201,9 @@ def none_replaced(*workloads: Workload) -> Iterator[None]:
     controllers act, and no ControllerRevision is deleted. A ReplicaSet without pods may be: it is history.
     """
     kube, label = workloads[0].kube, f"app in ({','.join(one.app for one in workloads)})"
-    wait_until(
+    kube.wait_until(
         lambda: all("deletionTimestamp" not in pod["metadata"] for pod in kube.list(PODS, labelSelector=label)),
+        (PODS, {"labelSelector": label}),
         60 * SLOWLY,
         f"end of the pods of {label} that were deleted before",
     )

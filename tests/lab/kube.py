@@ -6,15 +6,20 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from lab.wait import wait_until
 
 Object = dict[str, Any]
+Value = TypeVar("Value")
+
+# A watch costs as much as some requests, and what comes about sooner needs none.
+_UNWATCHED_SECONDS = 0.05
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -54,8 +59,12 @@ class Kube:
         authority: Path,
         token: str | None = None,
         certificate: tuple[Path, Path] | None = None,
+        *,
+        can_watch: bool = True,
     ) -> None:
-        """`authority` is the file of the CA to trust, `certificate` ours and its key."""
+        """`authority` is the file of the CA to trust, `certificate` ours and its key. Without `can_watch` it asks
+        again and again where it waits, for a server whose watches are what is tested."""
+        self.can_watch = can_watch
         self.server = server
         self._host = urlsplit(server).netloc
         self._trust = ssl.create_default_context(cafile=str(authority))
@@ -163,10 +172,25 @@ class Kube:
             last = self.find(path)
             return last if last is not None and condition(last) else None
 
-        return wait_until(reached, timeout, lambda: f"such {path}, only {last}", pause=0.01)
+        return self.wait_until(reached, one_of(path), timeout, lambda: f"such {path}, only {last}")
 
     def wait_gone(self, path: str, timeout: float = 10) -> None:
-        wait_until(lambda: self.find(path) is None, timeout, f"end of {path}", pause=0.01)
+        self.wait_until(lambda: self.find(path) is None, one_of(path), timeout, f"end of {path}")
+
+    def wait_until(
+        self,
+        ask: Callable[[], Value | None],
+        about: tuple[str, Mapping[str, str]],
+        timeout: float,
+        what: str | Callable[[], str],
+    ) -> Value:
+        """Asks as wait.wait_until() does, but not again before there is another answer.
+
+        `about` is a list, by path and query: it asks again when something in there has changed, and once a
+        second, since the answer may depend on more.
+        """
+        with closing(_Changes(self, *about)) as changes:
+            return wait_until(ask, timeout, what, pause=0.01, rest=changes.wait)
 
     def watch(self, path: str, timeout: float = 30, **query: str) -> Iterator[Object]:
         """Events {"type": ..., "object": ...} over a connection of their own, as they come.
@@ -204,3 +228,42 @@ class Kube:
                 if is_last:
                     raise
         raise AssertionError("unreachable")
+
+
+class _Changes:
+    """Changes of what is in a list."""
+
+    def __init__(self, kube: Kube, path: str, query: Mapping[str, str]) -> None:
+        self._kube, self._path, self._query = kube, path, query
+        self._events: Iterator[Object] | None = None
+        self._began = time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Returns when something may have changed since the last call, or about a second later."""
+        if not self._kube.can_watch or time.monotonic() - self._began < _UNWATCHED_SECONDS:
+            time.sleep(seconds)
+            return
+        try:
+            if self._events is None or next(self._events, None) is None:
+                self._begin()
+        except (OSError, ValueError, http.client.HTTPException, KubeError):
+            # The server is away, or lets this user only read: whoever waits asks it, and knows what that means.
+            self._events = None
+            time.sleep(seconds)
+
+    def close(self) -> None:
+        if self._events is not None:
+            self._events.close()  # type: ignore[attr-defined]
+
+    def _begin(self) -> None:
+        """The caller asks once more before the first event is awaited, so that no change is missed."""
+        self._events = None
+        listed = self._kube.get(self._path, limit="1", **self._query)
+        since = {"resourceVersion": listed["metadata"]["resourceVersion"], "timeoutSeconds": "1"}
+        self._events = self._kube.watch(self._path, 2, **since, **self._query)
+
+
+def one_of(path: str) -> tuple[str, Mapping[str, str]]:
+    """The list with that one object."""
+    folder, _, name = path.rpartition("/")
+    return folder, {"fieldSelector": f"metadata.name={name}"}

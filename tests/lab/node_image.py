@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lab import documents
-from lab.kube import Kube, Object
-from lab.wait import wait_until
+from lab.kube import Kube, Object, one_of
 
 GROUP = "apps.kruise.io"
 _SELECTOR = "inplaced.io/node-selector"
@@ -92,7 +91,7 @@ class NodeImage:
             found = self.tag_status(reference)
             return found if found is not None and found["phase"] == phase else None
 
-        return wait_until(
+        return self._wait(
             reached, timeout, lambda: f"{phase} of {reference}, but {self.tag_status(reference)}"
         )
 
@@ -103,7 +102,7 @@ class NodeImage:
 
     def wait_counts(self, *numbers: int, timeout: float = 30) -> Object:
         """Waits until there are so many; returns the status."""
-        wait_until(lambda: self.counts() == numbers, timeout, lambda: f"{numbers}: {self.status()}")
+        self._wait(lambda: self.counts() == numbers, timeout, lambda: f"{numbers}: {self.status()}")
         return self.status()
 
     def watch(self, timeout: float = 30, since: Object | None = None) -> Iterator[Object]:
@@ -120,13 +119,21 @@ class NodeImage:
 
     def events(self, namespace: str = "default") -> list[Object]:
         """The events about this NodeImage."""
-        about = f"involvedObject.kind=NodeImage,involvedObject.name={self.name}"
-        return self.kube.list(f"/api/v1/namespaces/{namespace}/events", fieldSelector=about)
+        path, query = self._list_of_events(namespace)
+        return self.kube.list(path, **query)
 
     def wait_events(self, n: int = 1, timeout: float = 10) -> list[Object]:
         """Waits until there are so many about it, or more."""
-        wait_until(lambda: len(self.events()) >= n, timeout, lambda: f"{n}: {self.events()}")
+        about = self._list_of_events("default")
+        self.kube.wait_until(lambda: len(self.events()) >= n, about, timeout, lambda: f"{n}: {self.events()}")
         return self.events()
+
+    def _list_of_events(self, namespace: str) -> tuple[str, dict[str, str]]:
+        selector = f"involvedObject.kind=NodeImage,involvedObject.name={self.name}"
+        return f"/api/v1/namespaces/{namespace}/events", {"fieldSelector": selector}
+
+    def _wait(self, ask: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:
+        return self.kube.wait_until(ask, one_of(self.path), timeout, what)
 
 
 class ImageSet(NodeImage):

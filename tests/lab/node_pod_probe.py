@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.kube import Kube, Object
+from lab.kube import Kube, Object, one_of
 from lab.pod import Pod
-from lab.wait import wait_until
 
 
 class NodePodProbe:
@@ -55,7 +54,9 @@ class NodePodProbe:
             return found if message is None or message in found.get("message", "") else None
 
         what = f"{state} {message or ''} of {name}"
-        return wait_until(reached, timeout, lambda: f"{what}, but {self.state(pod, name)}")
+        return self.kube.wait_until(
+            reached, one_of(self.path), timeout, lambda: f"{what}, but {self.state(pod, name)}"
+        )
 
 
 def probe(name: str, container: str = "main", **more: Any) -> Object:

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from lab.hashes import env_hash, plain_hash
-from lab.kube import Object
+from lab.kube import Object, one_of
 from lab.kubelet import Kubelet, is_ready
 from lab.wait import wait_until
 
@@ -174,7 +174,9 @@ class Pod:
             found = self.condition(kind)
             return found if found is not None and found["status"] == status else None
 
-        return wait_until(reached, timeout, lambda: f"{kind}={status}: {self.condition(kind)}")
+        return self.kube.wait_until(
+            reached, one_of(self.path), timeout, lambda: f"{kind}={status}: {self.condition(kind)}"
+        )
 
     def restarts(self) -> dict[str, int]:
         """How often the kubelet has started each container again."""
@@ -206,13 +208,17 @@ class Pod:
 
     def events(self, reason: str | None = None, from_kubelet: bool = False) -> list[Object]:
         """About it, by the kubelet, or by all others."""
-        about = f"involvedObject.uid={self.uid}" + (f",reason={reason}" if reason else "")
-        found = self.kube.list(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector=about)
-        return [one for one in found if (_author(one) == "kubelet") == from_kubelet]
+        path, query = self._list_of_events(reason)
+        return [one for one in self.kube.list(path, **query) if (_author(one) == "kubelet") == from_kubelet]
 
     def wait_event(self, reason: str, timeout: float = 10) -> Object:
-        found = wait_until(lambda: self.events(reason), timeout, f"event {reason} of {self.name}")
+        about = self._list_of_events(reason)
+        found = self.kube.wait_until(lambda: self.events(reason), about, timeout, f"event {reason} of {self.name}")
         return found[0]
+
+    def _list_of_events(self, reason: str | None) -> tuple[str, dict[str, str]]:
+        selector = f"involvedObject.uid={self.uid}" + (f",reason={reason}" if reason else "")
+        return f"/api/v1/namespaces/{self.namespace}/events", {"fieldSelector": selector}
 
     # Knowledge of the runtime and of the processes
 

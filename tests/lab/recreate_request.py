@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from lab.kube import Object
+from lab.kube import Object, one_of
 from lab.pod import Pod
 from lab.wait import wait_until
 
@@ -115,7 +115,9 @@ class RecreateRequest:
             found = self.state(container)
             return found if found.get("phase") == phase else None
 
-        return wait_until(reached, timeout, lambda: f"{phase} of {container}: {self.status()}")
+        return self.kube.wait_until(
+            reached, one_of(self.path), timeout, lambda: f"{phase} of {container}: {self.status()}"
+        )
 
     def watch(self, timeout: float = 30) -> Iterator[Object]:
         base = self.path.rpartition("/")[0]

@@ -28,11 +28,13 @@ def wait_until(
     what: str | Callable[[], str],
     pause: float = 0.005,
     is_exact: bool = False,
+    rest: Callable[[float], object] = time.sleep,
 ) -> Value:
     """Asks until the answer is true and returns it; TimeoutError names `what` was waited for.
 
     `what` may be a function, so that the message can name the last state that was seen. A busy
     machine gets more time, unless the limit is exact: that nothing comes is what is to be proved.
+    `rest` gets the length of each pause, and may return as soon as another answer is possible.
     """
     began = time.monotonic()
     while True:
@@ -41,7 +43,7 @@ def wait_until(
         if (waited := time.monotonic() - began) > (timeout if is_exact else stretch(timeout)):
             text = what if isinstance(what, str) else what()
             raise TimeoutError(f"after {waited:.1f} s there is still no {text}")
-        time.sleep(max(pause, min(waited / 20, _PAUSE_MAX)))
+        rest(max(pause, min(waited / 20, _PAUSE_MAX)))
 
 
 # Held until this process ends. Their names are of this network namespace, as ports are, and vanish
