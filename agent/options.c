@@ -123,7 +123,8 @@ static int set_file(Options *options, size_t offset, const char *value, Error *r
 
         folder = getcwd(NULL, 0);
         if (!folder)
-                return refuse(reterr, value, "is relative to a folder that cannot be read");
+                return refuse(reterr, value,
+                              "is relative to a folder that cannot be read: write the whole path");
         if (text_format(&path, "%s/%s", folder, value) < 0)
                 return -ENOMEM;
 
@@ -225,7 +226,7 @@ static int add_endpoint(Options *options, size_t offset, const char *value, Erro
                               "is not the path of a socket; write it as "
                               "unix:///run/containerd/containerd.sock");
         if (strlen(path) > SOCKET_PATH_MAX)
-                return refuse(reterr, value, "is longer than the path of a socket may be");
+                return refuse(reterr, value, "is longer than the 107 bytes of a socket's path");
         if (options->n_endpoints == OPTIONS_ENDPOINTS_MAX)
                 return error_set(reterr, ERROR_INVALID, "more than %d endpoints",
                                  OPTIONS_ENDPOINTS_MAX);

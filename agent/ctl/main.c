@@ -96,7 +96,7 @@ static const Command commands[] = {
           "  --complete                          wait for layers that are fetched on demand\n"
           "  --pin                               keep them from the kubelet's garbage collection\n"
           "  --timeout DURATION                  limit of all attempts together, such as 30s or 10m\n"
-          "  --attempts NUMBER                   limit of the attempts; 0 for none\n"
+          "  --attempts NUMBER                   limit of the attempts; 0 for no limit\n"
           "  --attempt-timeout DURATION          limit of one attempt, default 10m\n"
           "  --no-wait                           leave the request with the agent and end\n"
           "  -q, --quiet                         print nothing but image IDs\n" },

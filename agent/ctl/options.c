@@ -35,8 +35,8 @@ static int parse_format(const char *option, const char *text, void *field, Error
                         return 0;
                 }
 
-        return error_set(reterr, ERROR_INVALID, "-o: \"%s\" is none of table, wide, json and yaml",
-                         text);
+        return error_set(reterr, ERROR_INVALID,
+                         "--output: \"%s\" is none of table, wide, json and yaml", text);
 }
 
 static int parse_policy(const char *option, const char *text, void *field, Error *reterr) {
@@ -79,10 +79,11 @@ static int parse_attempts(const char *option, const char *text, void *field, Err
         long n = strtol(text, &end, 10);
 
         if (*text < '0' || *text > '9' || *end || n > INT32_MAX)
-                return error_set(reterr, ERROR_INVALID,
-                                 "--attempts: \"%s\" is no number of attempts, such as 3, or 0 for "
-                                 "any",
-                                 text);
+                return error_set(
+                        reterr, ERROR_INVALID,
+                        "--attempts: \"%s\" is no number of attempts, such as 3, or 0 for no "
+                        "limit",
+                        text);
 
         options->has_attempts = true;
         options->n_attempts = (int32_t) n;

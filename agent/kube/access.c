@@ -469,7 +469,7 @@ static int credential_source_read_pod(const char *folder, KubeconfigSpec *ret, E
         if (!host || !host[0] || !port || !port[0])
                 return error_set(reterr, ERROR_INVALID,
                                  "this is not a pod of Kubernetes: KUBERNETES_SERVICE_HOST and "
-                                 "KUBERNETES_SERVICE_PORT are not set");
+                                 "KUBERNETES_SERVICE_PORT are not set; name a kubeconfig");
 
         r = format_server(host, port, &spec.server)
                     ?: format_file(folder, "ca.crt", &spec.ca.file)
