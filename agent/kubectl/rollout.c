@@ -186,9 +186,7 @@ static int plan_by_census(Rollout *rollout, Error *reterr) {
 }
 
 /* The time has gone on, but not what the watches have shown: a pod seems to have waited for long that was updated meanwhile. */
-static void note_turn(Rollout *rollout) {
-        int64_t now_sec = rollout->watch.view.now_sec;
-
+static void note_turn(Rollout *rollout, int64_t now_sec) {
         if (rollout->turn_sec > 0 && now_sec - rollout->turn_sec > HUNG_SEC)
                 rollout->has_hung = true;
         rollout->turn_sec = now_sec;
@@ -204,7 +202,7 @@ static int plan(Rollout *rollout, Error *reterr) {
         int r, shown;
 
         rollout_step_done(step);
-        note_turn(rollout);
+        note_turn(rollout, rollout->watch.view.now_sec);
         r = is_of_kruise(rollout) ? 0 : follow_record(rollout, reterr);
         if (take_census(rollout) < 0)
                 return -ENOMEM;
@@ -240,14 +238,22 @@ static int is_away(const Error *error, void *userdata) {
         return 1;
 }
 
-/* Whether there is something to write, or to say. */
+/* A list that takes long is no sign that this run has hung: it would be read again and again. */
+static int is_unlisted(const Error *error, void *userdata) {
+        Rollout *rollout = userdata;
+
+        note_turn(rollout, session_server_sec(rollout->session));
+        return is_away(error, rollout);
+}
+
+/* Whether there is something to write, to say, or to read anew. */
 static int check(Rollout *rollout, Error *reterr) {
         int r;
 
         if (!rollout->watch.view.workload)
                 return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
         r = plan(rollout, reterr);
-        if (r < 0 || rollout->step.action != ROLLOUT_WAIT)
+        if (r < 0 || rollout->step.action != ROLLOUT_WAIT || rollout->has_hung)
                 return r < 0 ? r : 1;
         return is_late(rollout) ? refuse_late(rollout, rollout->step.message, reterr) : 0;
 }
@@ -601,7 +607,7 @@ static int go_on(Rollout *rollout) {
         for (;;) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 bool is_over = false, is_again;
-                int r = rollout_watch_wait(&rollout->watch, is_due, is_away, rollout, &error);
+                int r = rollout_watch_wait(&rollout->watch, is_due, is_unlisted, rollout, &error);
                 bool is_followed = r >= 0;
 
                 if (is_followed)
