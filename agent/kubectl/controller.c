@@ -637,6 +637,7 @@ static int unbind_policy(Controller *controller, Error *reterr) {
 /* Without a binding, manifests hold the workloads, and a controller would begin anew what is let go. One that has a binding
  * would make it again as soon as it has the Lease again, and keeps it. */
 static int lead_removal(Controller *controller, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
         int r = controller->is_ready ? 0 : unbind_policy(controller, reterr);
 
         controller->is_ready = true;
@@ -644,10 +645,15 @@ static int lead_removal(Controller *controller, Error *reterr) {
                 controller->leader.due_usec = UINT64_MAX;
         if (r < 0 || !leader_is_due(&controller->leader))
                 return r;
-        r = leader_oust(&controller->leader, reterr);
-        if (r > 0)
+        r = leader_oust(&controller->leader, &error);
+        /* Without an answer another one may have it still: the next attempt comes before that time has passed. */
+        if (r > 0 || error_is_unanswered(&error))
                 controller->ousted_usec = clock_monotonic_usec();
-        return r < 0 ? r : 0;
+        if (error.kind == ERROR_NONE)
+                return r < 0 ? r : 0;
+        return error_is_unanswered(&error) && !session_is_ended(controller->session)
+                       ? 0
+                       : error_copy(reterr, &error);
 }
 
 static int lead(Controller *controller, Error *reterr) {
