@@ -39,7 +39,7 @@ static int conclude(const void *message, const Options *options) {
                 if (!result->retried)
                         complain("%s: %s", result->image, result->message);
         }
-        return exit_status_of(n_retried<reply->n_results, n_retried> 0);
+        return exit_status_of(n_retried != reply->n_results, n_retried > 0);
 }
 
 static const Question question = {

@@ -32,7 +32,7 @@ static int conclude(const void *message, const Options *options) {
                 if (result->message[0])
                         complain("%s: %s", result->image, result->message);
         }
-        return exit_status_of(n_unpinned<reply->n_results, n_unpinned> 0);
+        return exit_status_of(n_unpinned != reply->n_results, n_unpinned > 0);
 }
 
 static const Question question = {
