@@ -513,11 +513,11 @@ static int read_object(ConfigRestarts *restarts, ConfigObject *object, Error *re
         return r < 0 ? r : 0;
 }
 
-/* The server answers, and is not just busy: it may show other objects. */
+/* The server answers, knows who asks, and is not just busy: it may show other objects. */
 static bool is_of_object(const Session *session) {
         int code = session_code(session);
 
-        return code > 0 && code <= 500 && code != 429;
+        return code > 0 && code <= 500 && code != 401 && code != 429;
 }
 
 /* An object that the server does not show, such as a Secret that it cannot decrypt, leaves the others their turn. */
