@@ -231,6 +231,7 @@ int preload_node_expect(PreloadNode *node) {
         for (size_t i = 0; r >= 0 && i < node->task->n_images; i++) {
                 PreloadPull *pull = &node->pulls[i];
 
+                pull->was_apart = pull->is_apart;
                 pull->awaited = pull->is_apart                   ? -1
                                 : is_under_way(node->task, pull) ? pull->version
                                                                  : pull->next_version;
@@ -452,6 +453,10 @@ int64_t preload_node_progress(const PreloadNode *node) {
         return progress;
 }
 
+static bool is_skipped(const PreloadPull *pull) {
+        return pull->is_apart || pull->was_apart;
+}
+
 /* Sums up the pulls of a node's images. */
 static PreloadNodeState state_of_pulls(const PreloadNode *node) {
         size_t n_begun = 0, n_over = 0, n_failed = 0;
@@ -460,7 +465,7 @@ static PreloadNodeState state_of_pulls(const PreloadNode *node) {
                 const PreloadPull *pull = &node->pulls[i];
 
                 n_begun += pull->awaited >= 0 || is_left(node, i);
-                n_over += pull->outcome != PRELOAD_ABSENT || pull->is_apart || is_left(node, i);
+                n_over += pull->outcome != PRELOAD_ABSENT || is_skipped(pull) || is_left(node, i);
                 n_failed += pull->outcome == PRELOAD_FAILED || is_left(node, i);
         }
 
@@ -723,7 +728,7 @@ static json_object *list_resolved(const PreloadNode *node) {
 
 static bool has_apart(const PreloadNode *node) {
         for (size_t i = 0; i < node->task->n_images; i++)
-                if (node->pulls[i].is_apart)
+                if (is_skipped(&node->pulls[i]))
                         return true;
 
         return false;

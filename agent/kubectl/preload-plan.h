@@ -101,6 +101,7 @@ typedef struct PreloadPull {
 
         /* the awaited request: */
         int64_t awaited; /* version of the request; -1: there is none yet */
+        bool was_apart;  /* so there is no request, also where it is not apart any more */
         bool was_seen;
         PreloadPhase outcome; /* PRELOAD_SUCCEEDED, PRELOAD_FAILED; PRELOAD_ABSENT: none yet */
         char *reason;         /* message of the outcome; owned */

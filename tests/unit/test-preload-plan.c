@@ -227,6 +227,7 @@ TEST(test_tenant_without_secrets) {
 /* The updates of users leave room for what the agent says of each image: without that, no request would ever end. */
 TEST(test_full_node) {
         cleanup(preload_node_done) PreloadNode node, last;
+        cleanup(json_object_put_p) json_object *smaller = parse("{}");
         cleanup(free_p) char *tag = calloc(1, PRELOAD_SIZE_MAX + 1);
         cleanup(free_p) char *text = NULL;
         PreloadTask apart = one;
@@ -239,6 +240,9 @@ TEST(test_full_node) {
         read_node(&node, &apart, text);
         assert_patch(&node, PRELOAD_PULL, NULL);
         assert_ok(preload_node_expect(&node));
+        assert_int_equal(preload_node_state(&node), PRELOAD_NODE_DONE);
+        node.has_begun = node.is_written = true;
+        assert_ok(preload_node_read(&node, smaller));
         assert_int_equal(preload_node_state(&node), PRELOAD_NODE_DONE);
 
         read_node(&last, &one, text);
