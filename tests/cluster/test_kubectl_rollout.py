@@ -146,7 +146,7 @@ def refusing(cluster, folder):
     """The runtime, which refuses the first start of a container of /folder/program once both files are there."""
     wrapper = cluster.node.runtime.folder / "bin" / "runc"
     wrapper.parent.mkdir(exist_ok=True)
-    write_program(wrapper, _REFUSES_ONCE.format(folder=folder))
+    write_program(wrapper, _REFUSES_ONCE.format(folder=folder.path))
     yield folder
     for name in ("refuses", "holds"):
         (folder / name).unlink(missing_ok=True)
