@@ -307,8 +307,10 @@ def idle_pod(cluster, container: Object, **spec: object) -> Iterator[None]:
     spec = {"schedulerName": "none", "containers": [main], **spec}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     path = cluster.admin.path_of(cluster.admin.create(pod))
-    yield
-    cluster.admin.request("DELETE", f"{path}?gracePeriodSeconds=0")
+    try:
+        yield
+    finally:
+        cluster.admin.request("DELETE", f"{path}?gracePeriodSeconds=0")
 
 
 def assert_restarts(cluster, make_user, name: str) -> None:
@@ -352,11 +354,12 @@ def test_pod_that_comes_and_goes(cluster, restarter, make_user):
     """A pod with many names that takes part again and again keeps no other object from being read."""
     names = [{**from_key(f"a-{i:04}", "KEY", optional=True)[0], "name": f"V{i}"} for i in range(1500)]
     is_over = threading.Event()
+    other = cluster.control_plane.make_admin()  # a client is not for two threads
 
     def come_and_go() -> None:
         while not is_over.wait(8):
             for answer in ("false", "true"):
-                cluster.admin.patch(f"{CORE}/pods/idle", {"metadata": {"annotations": {ASKED: answer}}})
+                other.patch(f"{CORE}/pods/idle", {"metadata": {"annotations": {ASKED: answer}}})
 
     with idle_pod(cluster, {"env": names}):
         thread = threading.Thread(target=come_and_go)
@@ -366,6 +369,7 @@ def test_pod_that_comes_and_goes(cluster, restarter, make_user):
         finally:
             is_over.set()
             thread.join()
+            other.close()
 
 
 def test_object_with_too_many_keys(cluster, restarter, make_user):
