@@ -83,17 +83,18 @@ def test_limits_are_checked(control_plane, start_agent, runtime, folder):
         control_plane.apply_files(*(MANIFESTS / component / name for name in ("rbac.yaml", "policy.yaml")))
     paths = [path for node in ("one", "two") for path in make_node(control_plane, node)]
     make_account(control_plane, "preloader")
-    tokens = {
-        "one": control_plane.agent_token("one"),
-        "two": control_plane.service_account_token("default", "preloader", node="two"),
-    }
+    # Each in the namespace where it has the right to write Leases, so that a policy has to refuse that.
+    accounts = (
+        ("one", "inplaced", control_plane.agent_token("one")),
+        ("two", "default", control_plane.service_account_token("default", "preloader", node="two")),
+    )
     limited, free = (
         start_agent(
             runtime.endpoint,
-            kubeconfig=control_plane.write_kubeconfig(folder / f"{node}.conf", token=token),
+            kubeconfig=control_plane.write_kubeconfig(folder / f"{node}.conf", token=token, namespace=namespace),
             node_name=node,
         )
-        for node, token in tokens.items()
+        for node, namespace, token in accounts
     )
     for agent, expected in ((limited, [1] * 4), (free, [0] * 4)):
         wait_until(
@@ -115,7 +116,8 @@ def test_limits_are_checked(control_plane, start_agent, runtime, folder):
     for verb, codes in (("patch", [200] * 3 + [403] * 3), ("create", [201, 403])):
         tried = [entry for entry in control_plane.audit(verb=verb) if "dryRun" in entry["requestURI"]]
         assert sorted(entry["responseStatus"]["code"] for entry in tried) == codes
-    assert admin.list("/apis/coordination.k8s.io/v1/namespaces/default/leases") == []
+    for _, namespace, _ in accounts:
+        assert admin.list(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases") == []
     for path in paths:
         metadata = admin.get(path)["metadata"]
         assert "inplaced.io/write-check" not in metadata.get("labels", {})
