@@ -13,7 +13,7 @@ import pytest
 
 from lab import sanitizers
 from lab.documents import node_image, write_whole
-from lab.trouble import complaints, facts, no_leak, node_stub, problems, pull_another, the_complaint
+from lab.trouble import complaints, facts, no_leak, node_stub, problems, pull_another, the_complaint, wait_logged
 from lab.wait import stretch, wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -142,7 +142,8 @@ def test_status_that_is_too_large(start_agent, fake_runtime):
     assert "File too large" in the_complaint(agent, "Cannot write", 30)
     assert (agent.state_dir / "nodeimage.json").stat().st_size <= 64 << 20
     (agent.images_dir / "n8.yaml").unlink()
-    wait_until(lambda: len(agent.status()["spec"]["images"]) == 8, 30 * SLOWLY, "new status")
+    wait_logged(agent, 'nodeimage.json" again', 30)
+    assert len(agent.status()["spec"]["images"]) == 8
     assert len(complaints(agent)) == 1
 
 
