@@ -18,7 +18,6 @@
 
 static struct {
         char text[8192]; /* a line each: "Normal/Killing Pod/NAMESPACE/NAME/UID PATH: MESSAGE" */
-        unsigned n;
         struct {
                 char name[256]; /* name of the event */
                 char line[1024];
@@ -50,7 +49,6 @@ static inline void sent_events_add(const char *line) {
         assert_in_range(snprintf(sent_events.text + size, sizeof(sent_events.text) - size, "%s",
                                  line),
                         0, sizeof(sent_events.text) - size - 1);
-        sent_events.n++;
 }
 
 static inline void sent_events_note(const KubeRequest *request) {
@@ -89,16 +87,10 @@ static inline const char *sent_events_take(void) {
         return sent_events.text;
 }
 
-static inline unsigned sent_events_count(void) {
-        (void) sent_events_take();
-        return sent_events.n;
-}
-
 /* Empties the list of sent events; the server still knows them. */
 static inline void sent_events_forget(void) {
         (void) sent_events_take();
         sent_events.text[0] = '\0';
-        sent_events.n = 0;
 }
 
 static inline void sent_events_reset(void) {
