@@ -749,6 +749,29 @@ static int find_run(ConfigRestarts *restarts, const char *key, ConfigRun **ret) 
         return 0;
 }
 
+/* While the images of the update are pulled, it has no record yet. Beside it, restarts would take pods of their own out of
+ * service. */
+static int ask_controller(const ConfigRestarts *restarts, json_object *group) {
+        const ConfigRestartsOptions *options = &restarts->options;
+
+        return options->is_updated(json_get_text(group, "workload") ?: "",
+                                   json_get_text(group, "namespace") ?: "", options->userdata);
+}
+
+/* Ends restarts in pods that an update has come for meanwhile. */
+static int end_updated(ConfigRestarts *restarts) {
+        for (size_t i = 0; i < restarts->n_runs; i++) {
+                ConfigRun *run = restarts->runs[i];
+                int r = run->program ? ask_controller(restarts, run->group) : 0;
+
+                if (r < 0)
+                        return r;
+                if (r > 0)
+                        run->program = program_free(run->program);
+        }
+        return 0;
+}
+
 static int begin(ConfigRestarts *restarts, const char *key, json_object *group) {
         int64_t now_sec = clock_monotonic_sec();
         ConfigRun *run;
@@ -758,8 +781,14 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
             json_get(group, "waits", json_type_boolean))
                 return 0;
         r = find_run(restarts, key, &run);
+        if (r >= 0)
+                r = ask_controller(restarts, group);
         if (r < 0)
                 return r;
+        if (r > 0) {
+                run->update_sec = now_sec;
+                return 0;
+        }
         /* A newer change may fix what failed, or hangs, or take back what is under way. */
         if (json_get_integer(group, "newest") > json_get_integer(run->group, "newest")) {
                 run->program = program_free(run->program);
@@ -797,6 +826,8 @@ static int act(ConfigRestarts *restarts) {
         int r = config_plan(restarts->pods, restarts->n_pods, restarts->ledger, restarts->delay_sec,
                             now_sec, &plan);
 
+        if (r >= 0)
+                r = end_updated(restarts);
         if (r < 0)
                 return r;
         forget_runs(restarts, plan.groups);

@@ -27,6 +27,9 @@ typedef struct ConfigRestartsOptions {
         const Flags *flags;
         Log *log;
         KubeEvents *events;
+        /* 1: the controller updates this "KIND/NAME", or is about to; 0: it does not, but a person may. */
+        int (*is_updated)(const char *workload, const char *namespace, void *userdata);
+        void *userdata;
 } ConfigRestartsOptions;
 
 int config_restarts_new(const ConfigRestartsOptions *options, ConfigRestarts **ret);

@@ -148,6 +148,10 @@ UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_
         return plan_held(facts, run, now_sec);
 }
 
+bool update_comes_first(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec) {
+        return facts->has_open_record || update_plan(facts, last, now_sec) == UPDATE_DO_RUN;
+}
+
 void update_follow(UpdateFacts *facts, UpdateRun *last, const UpdateFacts *now) {
         if (facts->template_hash != now->template_hash)
                 *last = (UpdateRun){ .outcome = UPDATE_NOT_TRIED };

@@ -82,6 +82,8 @@ typedef enum UpdateAction {
 } UpdateAction;
 
 UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec);
+/* Whether an update is open, or the next run begins one: nothing else restarts the containers before its end. */
+bool update_comes_first(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec);
 
 /* Takes the facts of now. Forgets how the last run has ended when the template is another one than before: should that
  * run's template come back, the pods may have been updated in between. A run that is under way may have followed either

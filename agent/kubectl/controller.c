@@ -722,6 +722,26 @@ static size_t list_runs(void *userdata, OwnRun ret[static OWN_RUNS_MAX]) {
                config_restarts_runs(controller->config, ret + controller->n_running);
 }
 
+/* For restarts for changed configuration. */
+static int is_updated(const char *workload, const char *namespace, void *userdata) {
+        const Controller *controller = userdata;
+        const Declared *declared;
+        cleanup(free_p) char *key = NULL;
+        const char *name;
+        WorkloadKind kind;
+        size_t at;
+
+        if (workload_name_parse(workload, &kind, &name, /* reterr= */ NULL) < 0)
+                return 0;
+        if (text_format(&key, "%s/%s/%s", workload_kind_to_string(kind), namespace, name) < 0)
+                return -ENOMEM;
+        if (!sorted_find(controller->declared, controller->n_declared, compare_key, key, &at))
+                return 0;
+        declared = controller->declared[at];
+        return declared->program ||
+               update_comes_first(&declared->facts, &declared->last, clock_monotonic_sec());
+}
+
 static int turn(Controller *controller, Error *reterr) {
         int r = lead(controller, reterr);
 
@@ -790,7 +810,9 @@ static int init(Controller *controller, Session *session, const Flags *flags, Er
                 r = config_restarts_new(&(ConfigRestartsOptions){ .session = session,
                                                                   .flags = flags,
                                                                   .log = controller->log,
-                                                                  .events = controller->events },
+                                                                  .events = controller->events,
+                                                                  .is_updated = is_updated,
+                                                                  .userdata = controller },
                                         &controller->config);
         return r < 0 ? r : follow(controller);
 }

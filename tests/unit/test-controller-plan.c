@@ -134,6 +134,21 @@ static const struct TurnRow {
         { "it failed after the other", FAILED(1, 299), FAILED(9, 300), false },
         { "both are new", { 0 }, { 0 }, false },
 };
+static const struct FirstRow {
+        const char *name;
+        UpdateFacts facts;
+        UpdateRun last;
+        bool comes_first;
+} firsts[] = {
+        { "nothing is held", FACTS(IF_POSSIBLE), { 0 }, false },
+        { "its template has changed, and the record is not written yet", FACTS(IF_POSSIBLE, HELD), { 0 }, true },
+        { "the update has begun", FACTS(IF_POSSIBLE, HELD, OPEN), { 0 }, true },
+        { "a person updates it", FACTS(IF_POSSIBLE, OPEN, .has_others_record = true), { 0 }, true },
+        { "its images could not be pulled just now", FACTS(IF_POSSIBLE, HELD, .has_status = true), FAILED(1, 9), false },
+        { "it failed in the middle just now", FACTS(IF_POSSIBLE, HELD, OPEN, .has_status = true), FAILED(1, 9), true },
+        { "it is tried again", FACTS(IF_POSSIBLE, HELD, .has_status = true), FAILED(1, 10), true },
+        { "it is done, and held by its manifest", FACTS(IF_POSSIBLE, .is_held = true), RUN(UPDATE_DONE), false },
+};
 /* clang-format on */
 
 TEST_ROWS(test_turns, turns, name, const struct TurnRow *row) {
@@ -142,6 +157,10 @@ TEST_ROWS(test_turns, turns, name, const struct TurnRow *row) {
 
 TEST_ROWS(test_plan, plans, name, const struct PlanRow *row) {
         assert_int_equal(update_plan(&row->facts, &row->last, NOW), row->action);
+}
+
+TEST_ROWS(test_first, firsts, name, const struct FirstRow *row) {
+        assert_int_equal(update_comes_first(&row->facts, &row->last, NOW), row->comes_first);
 }
 
 /* The removal of the controller waits for all that it is concerned with. */
