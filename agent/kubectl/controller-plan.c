@@ -102,13 +102,13 @@ static UpdateAction retry(const UpdateRun *last, int64_t now_sec, UpdateAction a
         return last->outcome == UPDATE_FAILED ? run_later(last, now_sec, action) : action;
 }
 
-/* The run says the reason again where a user's write has removed it, as that of "kubectl replace" does. */
+/* The obstacle may pass: pods of a rollout before it end, or a person deletes a pod. And the run
+ * says the reason again where a user's write has removed it, as that of "kubectl replace" does. */
 static UpdateAction plan_impossible(const UpdateFacts *facts, const UpdateRun *last,
                                     int64_t now_sec) {
         if (facts->is_ours && facts->mode == UPDATE_IN_PLACE_IF_POSSIBLE)
                 return UPDATE_DO_GIVE_BACK;
-
-        return facts->has_status ? UPDATE_DO_NOTHING : run_later(last, now_sec, UPDATE_DO_RUN);
+        return run_later(last, now_sec, UPDATE_DO_RUN);
 }
 
 /* The pods are not at the template, as far as is known, and no update is under way. */
