@@ -81,6 +81,7 @@ struct Controller {
         bool is_ready;         /* leads, and workloads may be held from now on */
         uint64_t unbound_usec; /* when the binding was removed or missed first; 0: it was not */
         uint64_t look_usec;    /* when the binding is looked for again */
+        bool lacks_policies;   /* the API server is older than them */
         uint64_t ousted_usec;  /* when another controller lost its Lease to this one; 0: none did */
 };
 
@@ -581,31 +582,42 @@ static int bind_policy(Controller *controller, bool is_look, bool *ret_missing, 
         path.query = is_look ? "dryRun=All" : NULL;
         r = session_create(controller->session, &path, binding, /* ret= */ NULL, &error);
         *ret_missing = error.kind == ERROR_NONE && r >= 0;
-        if (error.kind == ERROR_NONE || error.kind == ERROR_CONFLICT)
+        if (error.kind == ERROR_NONE || error.kind == ERROR_CONFLICT) {
+                controller->lacks_policies = false;
                 return error.kind == ERROR_CONFLICT ? 0 : r;
+        }
         if (error.kind != ERROR_NOT_FOUND)
                 return error_copy(reterr, &error);
-        controller->look_usec = UINT64_MAX;
-        log_write(controller->log, LOG_WARNING, NULL,
-                  "The API server has no MutatingAdmissionPolicy, which needs Kubernetes 1.36: "
-                  "workloads are updated in place while their manifests hold them");
+        if (!controller->lacks_policies)
+                log_write(controller->log, LOG_WARNING, NULL,
+                          "The API server has no MutatingAdmissionPolicy, which needs Kubernetes "
+                          "1.36: workloads are updated in place while their manifests hold them");
+        controller->lacks_policies = true;
         return 0;
 }
 
-/* The removal of the controller deletes the binding as well, beside one that leads, and must not be undone. */
+/* The removal of the controller deletes the binding as well, beside one that leads, and must not be undone. Where the API
+ * server has just been upgraded, there was none to delete. */
 static int look_at_binding(Controller *controller) {
         cleanup(error_done) Error error = ERROR_INIT;
         uint64_t now_usec = clock_monotonic_usec(), since_usec = controller->unbound_usec;
         bool is_over = since_usec > 0 && now_usec - since_usec >= REMOVAL_USEC, is_missing;
+        bool was_lacking = controller->lacks_policies;
         int r;
 
         if (now_usec < controller->look_usec)
                 return 0;
-        r = bind_policy(controller, /* is_look= */ !is_over, &is_missing, &error);
+        r = bind_policy(controller, /* is_look= */ !is_over && !was_lacking, &is_missing, &error);
         if (r < 0)
                 return error.kind == ERROR_NONE ? r : 0; /* it is looked for again */
-        controller->unbound_usec = !is_missing || is_over ? 0 : since_usec ?: now_usec;
-        if (is_missing && is_over)
+        controller->unbound_usec =
+                !is_missing || is_over || was_lacking ? 0 : since_usec ?: now_usec;
+        if (is_missing && was_lacking)
+                log_write(controller->log, LOG_INFO, NULL,
+                          "The binding of the policy \"%s\" was made, since the API server has "
+                          "MutatingAdmissionPolicy now",
+                          controller->flags->policy);
+        else if (is_missing && is_over)
                 log_write(controller->log, LOG_INFO, NULL,
                           "The binding of the policy \"%s\" was made anew",
                           controller->flags->policy);

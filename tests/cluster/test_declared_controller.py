@@ -214,6 +214,21 @@ def test_binding_is_deleted(cluster, policy, make, robot, folder):
     assert complaint not in robot.run("doctor").stdout
 
 
+def test_api_server_is_upgraded(cluster, policy, make, by_proxy, proxy):
+    """An API server without policies, and a minute later one that has them: they are bound then, by the same controller."""
+    declare(make("deployment", 0))
+    for path in (LEASE, f"{BINDINGS}/{POLICY}"):
+        cluster.admin.delete(path)
+    proxy.on(f"^POST {BINDINGS}", api_faults.refuse(404, "the server could not find the requested resource"))
+    with by_proxy.running(*ARGUMENTS) as child:
+        lines = iter(child.stderr.readline, "")
+        assert any("which needs Kubernetes 1.36" in line for line in lines)
+        assert not is_bound(cluster)
+        proxy.behave()
+        wait_until(lambda: is_bound(cluster), 60 + RUNS, "the binding", 0.1)
+        assert any("has MutatingAdmissionPolicy now" in line for line in lines)
+
+
 def test_release_by_a_person(cluster, controller, make, images, inplace):
     """The controller does not begin anew what a person has ended."""
     workload = make("deployment")
