@@ -1408,7 +1408,7 @@ static bool is_for_its_controller(const Rollout *rollout, json_object *record) {
 }
 
 /* The template differs from the pods in more than images, or a rollout of its controller is under way. Without the lists of a
- * server that refuses or does not answer, nothing says so. */
+ * server that refuses, does not answer or does not find them, nothing says so. */
 static bool is_impossible(const Rollout *rollout) {
         const RolloutView *view = &rollout->watch.view;
         const RolloutRequest request = { .mode = ROLLOUT_FOLLOW, .by = "", .partition = -1 };
@@ -1418,6 +1418,7 @@ static bool is_impossible(const Rollout *rollout) {
 
         if (!view->workload || rollout->refused == ERROR_TIMEOUT ||
             rollout->refused == ERROR_UNAVAILABLE || rollout->refused == ERROR_DENIED ||
+            rollout->refused == ERROR_NOT_FOUND ||
             rollout_record_read(view->workload, &record, NULL) < 0)
                 return false;
         return is_for_its_controller(rollout, record) ||

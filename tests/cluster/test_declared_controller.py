@@ -148,14 +148,15 @@ def test_set_image_while_the_controller_is_away(cluster, controller, make, image
             workload.assert_runs(image)
 
 
-def test_lists_that_are_refused(make, images, by_proxy, proxy):
+@pytest.mark.parametrize("code", [403, 404])
+def test_lists_that_are_refused(make, images, by_proxy, proxy, code):
     """Without the lists nothing says that the update is none in place: it has failed, and is tried again."""
     workload = make("statefulset")
     declare(workload)
     held = {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}
     workload.patch({"spec": {**held, **set_template(images[1])["spec"]}})
     wait_observed(workload)
-    proxy.on("^GET .*/controllerrevisions", api_faults.refuse(403))
+    proxy.on("^GET .*/controllerrevisions", api_faults.refuse(code))
     with none_replaced(workload):
         ran = by_proxy.run("__carry-out", workload.name)
     assert (ran.code, json.loads(ran.stdout)["outcome"]) == (0, "failed"), ran.stdout + ran.stderr
