@@ -246,14 +246,14 @@ static int is_unlisted(const Error *error, void *userdata) {
         return is_away(error, rollout);
 }
 
-/* Whether there is something to write, to say, or to read anew. */
+/* Whether there is something to write, or to say. */
 static int check(Rollout *rollout, Error *reterr) {
         int r;
 
         if (!rollout->watch.view.workload)
                 return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
         r = plan(rollout, reterr);
-        if (r < 0 || rollout->step.action != ROLLOUT_WAIT || rollout->has_hung)
+        if (r < 0 || rollout->step.action != ROLLOUT_WAIT)
                 return r < 0 ? r : 1;
         return is_late(rollout) ? refuse_late(rollout, rollout->step.message, reterr) : 0;
 }
