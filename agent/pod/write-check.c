@@ -26,8 +26,9 @@
 struct WriteCheck {
         const PodContext *context;
         Timer timer;
-        KubeCall *call; /* pending call; NULL: none */
-        size_t version; /* index of the version of NodeImages that was served last */
+        KubeCall *call;     /* pending call; NULL: none */
+        WriteTarget target; /* target of the write that was tried last */
+        size_t version;     /* index of the version of NodeImages that was served last */
         WriteVerdict verdicts[_WRITE_TARGET_MAX];
 };
 
@@ -100,24 +101,18 @@ static int ask(WriteCheck *check, const KubePath *path, KubeRequest request) {
         return kube_call(check->context->client, &request, &check->call);
 }
 
+static int on_tried(const KubeReply *reply, const Error *error, void *userdata);
+
 /* The server should refuse it, so it does not count among the failed requests. */
-static int try_write(WriteCheck *check, const KubePath *path, const char *body,
-                     KubeReplied on_replied) {
+static int try_write(WriteCheck *check, WriteTarget target, const KubePath *path,
+                     const char *body) {
+        check->target = target;
         return ask(check, path,
                    (KubeRequest){ .method = "PATCH",
                                   .accept = KUBE_METADATA_ONLY,
                                   .content_type = KUBE_MERGE_PATCH,
                                   .body = body,
-                                  .on_replied = on_replied });
-}
-
-static int on_lease_tried(const KubeReply *reply, const Error *error, void *userdata) {
-        WriteCheck *check = userdata;
-        int r;
-
-        check->call = kube_call_unref(check->call);
-        r = note(check, WRITE_TARGET_LEASE, write_check_judge(reply->code));
-        return r < 0 ? r : finish(check);
+                                  .on_replied = on_tried });
 }
 
 /* Any other one in the namespace of the slots, by which other programs may be led. */
@@ -127,6 +122,7 @@ static int try_lease(WriteCheck *check) {
         KubePath path = lease_path(namespace);
 
         path.query = "dryRun=All";
+        check->target = WRITE_TARGET_LEASE;
         return ask(check, &path,
                    (KubeRequest){ .method = "POST",
                                   .accept = KUBE_METADATA_ONLY,
@@ -134,35 +130,17 @@ static int try_lease(WriteCheck *check) {
                                   .body = "{\"apiVersion\":\"coordination.k8s.io/v1\","
                                           "\"kind\":\"Lease\","
                                           "\"metadata\":{\"name\":\"inplaced-write-check\"}}",
-                                  .on_replied = on_lease_tried });
-}
-
-static int on_node_tried(const KubeReply *reply, const Error *error, void *userdata) {
-        WriteCheck *check = userdata;
-        int r;
-
-        check->call = kube_call_unref(check->call);
-        r = note(check, WRITE_TARGET_NODE, write_check_judge(reply->code));
-        return r < 0 ? r : try_lease(check);
+                                  .on_replied = on_tried });
 }
 
 static int try_node(WriteCheck *check) {
-        return try_write(check,
+        return try_write(check, WRITE_TARGET_NODE,
                          &(KubePath){ .version = "v1",
                                       .resource = "nodes",
                                       .name = check->context->node_name,
                                       .subresource = "status",
                                       .query = "dryRun=All" },
-                         LABEL(NODE_LABEL), on_node_tried);
-}
-
-static int on_node_image_tried(const KubeReply *reply, const Error *error, void *userdata) {
-        WriteCheck *check = userdata;
-        int r;
-
-        check->call = kube_call_unref(check->call);
-        r = note(check, WRITE_TARGET_NODE_IMAGE, write_check_judge(reply->code));
-        return r < 0 ? r : try_node(check);
+                         LABEL(NODE_LABEL));
 }
 
 static int on_listed(const KubeReply *reply, const Error *error, void *userdata) {
@@ -179,14 +157,14 @@ static int on_listed(const KubeReply *reply, const Error *error, void *userdata)
         if (r < 0 || !name)
                 return r < 0 ? r : try_node(check);
 
-        return try_write(check,
+        return try_write(check, WRITE_TARGET_NODE_IMAGE,
                          &(KubePath){ .group = GROUP,
                                       .version = versions[check->version],
                                       .resource = "nodeimages",
                                       .name = name,
                                       .subresource = "status",
                                       .query = "dryRun=All" },
-                         "{}", on_node_image_tried);
+                         "{}");
 }
 
 /* Lists two, since one of them may be this node's. */
@@ -202,13 +180,19 @@ static int list_node_images(WriteCheck *check) {
                                   .on_replied = on_listed });
 }
 
-static int on_pod_tried(const KubeReply *reply, const Error *error, void *userdata) {
+static int on_tried(const KubeReply *reply, const Error *error, void *userdata) {
+        static int (*const next[_WRITE_TARGET_MAX])(WriteCheck *) = {
+                [WRITE_TARGET_POD] = list_node_images,
+                [WRITE_TARGET_NODE_IMAGE] = try_node,
+                [WRITE_TARGET_NODE] = try_lease,
+                [WRITE_TARGET_LEASE] = finish,
+        };
         WriteCheck *check = userdata;
         int r;
 
         check->call = kube_call_unref(check->call);
-        r = note(check, WRITE_TARGET_POD, write_check_judge(reply->code));
-        return r < 0 ? r : list_node_images(check);
+        r = note(check, check->target, write_check_judge(reply->code));
+        return r < 0 ? r : next[check->target](check);
 }
 
 static int on_timer(void *userdata) {
@@ -221,14 +205,14 @@ static int on_timer(void *userdata) {
         if (!pod)
                 return list_node_images(check);
 
-        return try_write(check,
+        return try_write(check, WRITE_TARGET_POD,
                          &(KubePath){ .version = "v1",
                                       .namespace = pod->namespace,
                                       .resource = "pods",
                                       .name = pod->name,
                                       .subresource = "status",
                                       .query = "dryRun=All" },
-                         LABEL("inplaced.io/write-check"), on_pod_tried);
+                         LABEL("inplaced.io/write-check"));
 }
 
 /* Life cycle */
