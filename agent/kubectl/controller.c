@@ -601,17 +601,17 @@ static int bind_policy(Controller *controller, bool is_look, bool *ret_missing, 
 static int look_at_binding(Controller *controller) {
         cleanup(error_done) Error error = ERROR_INIT;
         uint64_t now_usec = clock_monotonic_usec(), since_usec = controller->unbound_usec;
-        bool is_over = since_usec > 0 && now_usec - since_usec >= REMOVAL_USEC, is_missing;
-        bool was_lacking = controller->lacks_policies;
+        bool is_over = since_usec > 0 && now_usec - since_usec >= REMOVAL_USEC;
+        bool was_lacking = controller->lacks_policies, is_missing;
+        bool makes_it = is_over || was_lacking;
         int r;
 
         if (now_usec < controller->look_usec)
                 return 0;
-        r = bind_policy(controller, /* is_look= */ !is_over && !was_lacking, &is_missing, &error);
+        r = bind_policy(controller, /* is_look= */ !makes_it, &is_missing, &error);
         if (r < 0)
                 return error.kind == ERROR_NONE ? r : 0; /* it is looked for again */
-        controller->unbound_usec =
-                !is_missing || is_over || was_lacking ? 0 : since_usec ?: now_usec;
+        controller->unbound_usec = !is_missing || makes_it ? 0 : since_usec ?: now_usec;
         if (is_missing && was_lacking)
                 log_write(controller->log, LOG_INFO, NULL,
                           "The binding of the policy \"%s\" was made, since the API server has "

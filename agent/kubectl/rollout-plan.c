@@ -462,7 +462,7 @@ static int64_t count_updated(const Turn *turn) {
 static bool awaits_pods(const Turn *turn) {
         const Census *census = turn->census;
 
-        if (census->n_members > 0 || view_desired_pods(turn->view) == 0)
+        if (view_desired_pods(turn->view) == 0)
                 return false;
         if (object_integer(turn->source, "status.replicas") > 0)
                 return true;
@@ -477,11 +477,10 @@ static bool awaits_pods(const Turn *turn) {
 static bool is_proven(const Turn *turn) {
         const Census *census = turn->census;
 
-        if (record_is_undo(turn->record) || count_updated(turn) > 0 ||
-            (census->n_members == 0 && !awaits_pods(turn)))
+        if (record_is_undo(turn->record) || count_updated(turn) > 0)
                 return true;
         if (census->n_members == 0)
-                return false;
+                return !awaits_pods(turn);
         /* There is none that could prove it, and none that has refuted it. */
         return census->n_given_up == census->n_members && census->n_spoiled == 0;
 }
