@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
 from fake import api_faults
-from fake.api_proxy import ApiProxy, Exchange
+from fake.api_proxy import ApiProxy, Behaviour, Exchange
 from lab import documents, sanitizers
 from lab.cluster import Cluster
 from lab.inplace import Inplace, Ran
@@ -255,9 +256,11 @@ def stop_after(proxy: ApiProxy, n: int, pattern: str = WRITES) -> threading.Even
     return reached
 
 
-def hold_after(proxy: ApiProxy, n: int) -> tuple[threading.Event, threading.Event]:
-    """Holds the answer to the n-th write until the second of the events is set; the first says that the write
-    has come.
+def hold_write(
+    proxy: ApiProxy, n: int, until: Callable[[threading.Event], Behaviour], pattern: str = "^PATCH "
+) -> tuple[threading.Event, threading.Event]:
+    """Holds the n-th write, of requests like the pattern, `until` the second of the events is set; the first says that
+    the write has come.
     """
     reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
 
@@ -266,9 +269,9 @@ def hold_after(proxy: ApiProxy, n: int) -> tuple[threading.Event, threading.Even
             await api_faults.behave_well(exchange)
             return
         reached.set()
-        await api_faults.answer_when(released)(exchange)
+        await until(released)(exchange)
 
-    proxy.on("^PATCH ", behave)
+    proxy.on(pattern, behave)
     return reached, released
 
 
@@ -385,17 +388,8 @@ def in_the_middle(
     by_proxy: Inplace, proxy: ApiProxy, *arguments: str, n: int = 3, is_lost: bool = False
 ) -> Iterator[Middle]:
     """Begins an update whose n-th write waits until the test lets it go on, and is then lost or not."""
-    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
-
-    async def behave(exchange: Exchange) -> None:
-        if is_write(exchange.request.path) and next(counter) == n:
-            reached.set()
-            end = api_faults.when(released, api_faults.lose_request)
-            await (end if is_lost else api_faults.answer_when(released))(exchange)
-        else:
-            await api_faults.behave_well(exchange)
-
-    proxy.on("^PATCH ", behave)
+    lose = partial(api_faults.when, then=api_faults.lose_request)
+    reached, released = hold_write(proxy, n, lose if is_lost else api_faults.answer_when)
     with by_proxy.running(*arguments) as child:
         wait_until(
             lambda: reached.is_set() or child.poll() is not None, 60 * SLOWLY, "the write"

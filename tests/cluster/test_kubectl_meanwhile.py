@@ -118,7 +118,7 @@ def test_signal(make, inplace, folder, images):
 def test_signal_while_it_takes_over(make, inplace, by_proxy, proxy, images):
     """The server takes the write that begins the update, and does not say so: the ways out are offered all the same."""
     workload = make("deployment")
-    reached, released = hold_after(proxy, 1)
+    reached, released = hold_write(proxy, 1, api_faults.answer_when)
     try:
         with by_proxy.running("set", "image", workload.name, f"main={images[1]}") as child:
             wait_until(reached.is_set, 60 * SLOWLY, "the write")
@@ -334,7 +334,7 @@ def test_record_removed_meanwhile(cluster, make, by_proxy, proxy, images, kind):
     """Another client, such as a repository without it, removes the record: the update leaves nothing held."""
     workload = make(kind)
     strategy = workload.strategy()
-    reached, released = hold_after(proxy, 2)
+    reached, released = hold_write(proxy, 2, api_faults.answer_when)
     with by_proxy.start("set", "image", workload.name, f"main={images[1]}") as child:
         wait_until(reached.is_set, 60 * SLOWLY, "the write")
         workload.patch({"metadata": {"annotations": {RECORD: None}}}, "merge")
@@ -349,7 +349,7 @@ def test_record_removed_meanwhile(cluster, make, by_proxy, proxy, images, kind):
 def test_strategy_changed_meanwhile(make, by_proxy, proxy, images, is_removed):
     """Another user has the controller wait until pods are deleted: so it does, whatever the workload had before."""
     workload = make("statefulset")
-    reached, released = hold_after(proxy, 2)
+    reached, released = hold_write(proxy, 2, api_faults.answer_when)
     with none_replaced(workload), by_proxy.start("set", "image", workload.name, f"main={images[1]}") as child:
         wait_until(reached.is_set, 60 * SLOWLY, "the write")
         removed = {"metadata": {"annotations": {RECORD: None}}} if is_removed else {}
@@ -387,16 +387,7 @@ def test_two_at_once(make, by_proxy, proxy, inplace, images):
     """The second writer is refused, and the record of the first stays as it is."""
     workload = make("deployment")
     uids, strategy = workload.uids(), workload.strategy()
-    reached, released = threading.Event(), threading.Event()
-
-    async def hold(exchange: Exchange) -> None:
-        if is_write(exchange.request.path):
-            reached.set()
-            await api_faults.when(released)(exchange)
-        else:
-            await api_faults.behave_well(exchange)
-
-    proxy.on("^PATCH ", hold)
+    reached, released = hold_write(proxy, 1, api_faults.when)
     with by_proxy.start("set", "image", workload.name, f"main={images[2]}") as second:
         wait_until(reached.is_set, 60 * SLOWLY, "the write")
         with inplace.start("set", "image", workload.name, f"main={images[1]}") as first:
@@ -439,16 +430,7 @@ def test_refused_while_another_begins(make, by_proxy, proxy, inplace, images):
 def test_written_after_the_end(make, by_proxy, proxy, inplace, images):
     """A run whose write arrives after another one has gone back names the pod, and the command that brings it back."""
     workload = make("deployment")
-    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
-
-    async def hold(exchange: Exchange) -> None:
-        if is_write(exchange.request.path) and next(counter) == 2:
-            reached.set()
-            await api_faults.when(released)(exchange)
-        else:
-            await api_faults.behave_well(exchange)
-
-    proxy.on("^PATCH ", hold)
+    reached, released = hold_write(proxy, 2, api_faults.when)
     with by_proxy.running("set", "image", workload.name, f"main={images[1]}") as late:
         wait_until(reached.is_set, 60 * SLOWLY, "the write")
         assert_done(inplace.run("rollout", workload.name, "--undo"))
@@ -906,17 +888,7 @@ def test_evicted_while_scaled_down(cluster, make, by_proxy, proxy, images):
 def test_successor_shown_late(make, by_proxy, proxy, images, kind, n):
     """The only pod is made anew before its ReplicaSet has the new template, and no watch shows that before the end."""
     workload = make(kind, 1)
-    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
-    hold = api_faults.when(released)
-
-    async def behave(exchange: Exchange) -> None:
-        if is_write(exchange.request.path) and next(counter) == n:
-            reached.set()
-            await hold(exchange)
-        else:
-            await api_faults.behave_well(exchange)
-
-    proxy.on("^PATCH .*/replicasets/", behave)
+    reached, released = hold_write(proxy, n, api_faults.when, "^PATCH .*/replicasets/")
     with by_proxy.start("set", "image", workload.name, f"main={images[1]}") as child:
         wait_until(reached.is_set, 60 * SLOWLY, "the new template")
         for watch in proxy.watches("/pods[?]"):

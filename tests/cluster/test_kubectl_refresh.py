@@ -6,7 +6,6 @@ that alone.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 
 from rollouts import *  # noqa: F403
 from fake import api_faults
-from fake.api_proxy import Exchange
 from lab.kubelet import Kubelet, is_ready
 from lab.node_image import NodeImage
 from lab.pod import until_term
@@ -146,16 +144,7 @@ def test_a_tag_that_moves_meanwhile(make, inplace, by_proxy, proxy, node_image, 
     first = push("first")
     workload = make("deployment", pod=of(first.reference))
     second = push("second")
-    reached, released = threading.Event(), threading.Event()
-
-    async def behave(exchange: Exchange) -> None:
-        if is_write(exchange.request.path) and "/deployments/" in exchange.request.path:
-            reached.set()
-            await api_faults.answer_when(released)(exchange)
-        else:
-            await api_faults.behave_well(exchange)
-
-    proxy.on("^PATCH ", behave)
+    reached, released = hold_write(proxy, 1, api_faults.answer_when, "^PATCH .*/deployments/")
     with by_proxy.running("refresh", workload.name) as child:
         wait_until(lambda: reached.is_set() or child.poll() is not None, 60 * SLOWLY, "the write")
         third = push("third")
