@@ -247,7 +247,7 @@ class _Changes:
             if self._events is None or next(self._events, None) is None:
                 self._begin()
         except (OSError, ValueError, http.client.HTTPException, KubeError):
-            # The server is away, or lets this user only read: whoever waits asks it, and knows what that means.
+            # The server is away, or lets this user only read: the next question finds that out.
             self._events = None
             time.sleep(seconds)
 
