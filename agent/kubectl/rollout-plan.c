@@ -733,6 +733,11 @@ static bool is_made_anew(json_object *replica_set, json_object *record) {
 /* Scaled up from 0, a paused Deployment gets pods of its youngest ReplicaSet, or of one that has its template. */
 static int step_leave_to_rival(RolloutStep *step, const RolloutView *view, json_object *record,
                                json_object *rival) {
+        if (replica_set_is_scaled_to_zero(view_base(view, record)))
+                return step_abandon_because(step, view, record, true,
+                                            "another client has scaled it to 0 and up again, and "
+                                            "the new pods are of the ReplicaSet \"%s\"; %s",
+                                            object_name(rival), after_abandon(view, record));
         if (is_made_anew(view_base(view, record), record))
                 return step_abandon_because(step, view, record, true,
                                             "another client has deleted its ReplicaSet \"%s\" as "
@@ -740,11 +745,6 @@ static int step_leave_to_rival(RolloutStep *step, const RolloutView *view, json_
                                             "ReplicaSet \"%s\"; %s",
                                             json_get_text(record, "revision"), object_name(rival),
                                             after_abandon(view, record));
-        if (replica_set_is_scaled_to_zero(view_base(view, record)))
-                return step_abandon_because(step, view, record, true,
-                                            "another client has scaled it to 0 and up again, and "
-                                            "the new pods are of the ReplicaSet \"%s\"; %s",
-                                            object_name(rival), after_abandon(view, record));
         return step_abandon_because(step, view, record, false,
                                     "another client has let its controller go on, which has "
                                     "replaced pods by those of the ReplicaSet \"%s\", and holds "

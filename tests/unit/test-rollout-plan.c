@@ -1203,6 +1203,23 @@ TEST(test_made_anew_at_the_beginning) {
         assert_non_null(strstr(step.message, "has deleted its ReplicaSet \"old\""));
 }
 
+/* The time of a ReplicaSet says less than its annotation: it may have been made in the second in which the update began. */
+TEST(test_scaled_to_zero_as_it_began) {
+        const TestState with = { DEPLOYMENT, .older = "A", .n_others = 1, .pods = { NEW, OLD } };
+        cleanup(view_done) TestView made = make_view(&with);
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        json_object *metadata =
+                object_at(json_object_object_get(made.view.owned, "old"), "metadata");
+
+        json_object_object_add(metadata, "creationTimestamp",
+                               json_object_get(object_at(made.record, "since")));
+        json_object_object_add(metadata, "annotations",
+                               parse("{'deployment.kubernetes.io/desired-replicas':'0'}"));
+        plan(&made, &step);
+        assert_int_equal(step.action, ROLLOUT_ABANDON);
+        assert_non_null(strstr(step.message, "scaled it to 0 and up again"));
+}
+
 /* clang-format off */
 /* The row of a Deployment names its images, where it gets any; no row has a message unless it waits. */
 static const PlanCase release_rows[] = {
