@@ -56,6 +56,7 @@ LIBRARIES = ("/libjson-c.", "/libyaml-", "/libprotobuf-c.", "/libsystemd.", "/li
 # through other functions; or "all".
 _MOST = os.environ.get("INPLACED_FAILING_CALLS", "4")
 _SEED = os.environ.get("INPLACED_FAILING_SEED", "1")  # seed of the choice
+_PART, _N_PARTS = map(int, os.environ.get("INPLACED_FAILING_PART", "1/1").split("/"))  # part of the points, from 1
 
 _MOST_PROBLEMS = 5  # a program that is broken in many places shows the first ones soon
 
@@ -106,7 +107,7 @@ class FailingCall:
             self.reached[kind] += len(points)
             if _MOST.isdigit():
                 points = sorted(chance.sample(points, min(int(_MOST), len(points))), key=str)
-            yield from points
+            yield from points[_PART - 1 :: _N_PARTS]
 
     @contextmanager
     def at(self, point: Point) -> Iterator[None]:
