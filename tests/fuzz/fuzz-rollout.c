@@ -45,7 +45,8 @@ static void check_step(const RolloutStep *step) {
         switch (step->action) {
         case ROLLOUT_WAIT:
         case ROLLOUT_STOP: check(step->message && !step->patch); break;
-        case ROLLOUT_PAUSE: check(!step->patch); break;
+        case ROLLOUT_PAUSE:
+        case ROLLOUT_DONE: check(!step->patch); break;
         case ROLLOUT_PATCH_REPLICA_SET:
         case ROLLOUT_CREATE_REPLICA_SET:
         case ROLLOUT_CLOSE_GATE:
@@ -54,8 +55,7 @@ static void check_step(const RolloutStep *step) {
         case ROLLOUT_PATCH_WORKLOAD:
         case ROLLOUT_HAND_BACK: check(step->patch); break;
         case ROLLOUT_ABANDON: check(step->message && step->patch); break;
-        case ROLLOUT_RETARGET:
-        case ROLLOUT_DONE: check(!step->message && !step->patch); break;
+        case ROLLOUT_RETARGET: check(!step->message && !step->patch); break;
         case _ROLLOUT_ACTION_MAX: check(false);
         }
 }
