@@ -142,17 +142,15 @@ static int take_from(Leader *leader, Error *reterr) {
 }
 
 int leader_oust(Leader *leader, Error *reterr) {
-        for (;;) {
-                cleanup(error_done) Error error = ERROR_INIT;
-                int r = take_from(leader, &error);
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = take_from(leader, &error);
 
-                if (error.kind == ERROR_CONFLICT)
-                        continue;
-                schedule(leader, LEASE_RENEW_USEC);
-                if (error.kind == ERROR_NOT_FOUND || error.kind == ERROR_DENIED)
-                        return 0;
-                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
-        }
+        schedule(leader, error.kind == ERROR_CONFLICT ? RETRY_USEC : LEASE_RENEW_USEC);
+        if (error.kind == ERROR_CONFLICT)
+                return 1;
+        if (error.kind == ERROR_NOT_FOUND || error.kind == ERROR_DENIED)
+                return 0;
+        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
 }
 
 void leader_resign(Leader *leader) {

@@ -34,8 +34,9 @@ bool leader_is_due(const Leader *leader);
 /* Reads the Lease, and takes or renews it. Refused when a program that leads could not renew it in time, or finds another
  * holder: it must do nothing more. A server that is away is no refusal before that. */
 int leader_step(Leader *leader, Error *reterr);
-/* Takes the Lease from whichever program leads: 1 if another one had it, which does nothing more from its next renewal on. 0:
- * this one has it still, there is none, or the user may not write it. To be repeated when it is due. */
+/* Takes the Lease from whichever program leads: 1 if another one had it, which does nothing more from its next renewal on, or
+ * has written it meanwhile and has it still. 0: this one has it still, there is none, or the user may not write it. To be
+ * repeated when it is due. */
 int leader_oust(Leader *leader, Error *reterr);
 /* Gives the Lease up, so that the next one need not wait; also after a signal. */
 void leader_resign(Leader *leader);
