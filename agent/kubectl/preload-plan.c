@@ -196,6 +196,20 @@ static int read_image(PreloadNode *node, json_object *images, json_object *statu
         return pull_take(pull);
 }
 
+/* Only the size of the NodeImage may still speak against a request. */
+static bool is_size_asked(const PreloadNode *node, json_object *images) {
+        const PreloadTask *task = node->task;
+
+        for (size_t i = 0; task->keeps_apart && !node->is_written && i < task->n_images; i++) {
+                json_object *image = json_get(images, task->images[i].name, json_type_object);
+
+                if (!node->pulls[i].was_seen && !is_foreign(image, task) &&
+                    !preload_find_tag(image, task->images[i].tag))
+                        return true;
+        }
+        return false;
+}
+
 int preload_node_read(PreloadNode *node, json_object *node_image) {
         json_object *images = json_get(json_get(node_image, "spec", json_type_object), "images",
                                        json_type_object);
@@ -203,7 +217,7 @@ int preload_node_read(PreloadNode *node, json_object *node_image) {
                                          "imageStatuses", json_type_object);
         int r;
 
-        if (node->task->keeps_apart) {
+        if (is_size_asked(node, images)) {
                 const char *text = json_to_text(node_image);
 
                 if (!text)

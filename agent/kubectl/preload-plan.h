@@ -116,8 +116,8 @@ typedef struct PreloadNode {
         PreloadPull *pulls; /* a pull for each image */
         bool has_begun;
         bool is_written; /* the NodeImage has the request, or does not have it any more */
-        bool is_full;    /* it has more than PRELOAD_SIZE_MAX, where updates share it */
-        bool is_late;    /* PRELOAD_ANSWER_USEC have passed since preload_node_is_unanswered() */
+        bool is_full; /* it had more than PRELOAD_SIZE_MAX when that was asked last, where updates share it */
+        bool is_late; /* PRELOAD_ANSWER_USEC have passed since preload_node_is_unanswered() */
 } PreloadNode;
 
 /* The name is copied. */

@@ -11,6 +11,17 @@
 #include "agent/kubectl/preload-plan.h"
 #include "tests/unit/quoted-json.h"
 
+const char *__real_json_to_text(json_object *value);
+const char *__wrap_json_to_text(json_object *value);
+
+static unsigned n_texts; /* texts that were made of whole objects */
+
+/* The linker puts it in the place of json_to_text(), see tests/CMakeLists.txt. */
+const char *__wrap_json_to_text(json_object *value) {
+        n_texts++;
+        return __real_json_to_text(value);
+}
+
 static PreloadImage images[] = { { (char *) "r.io/app", (char *) "2" },
                                  { (char *) "r.io/app", (char *) "3" },
                                  { (char *) "nginx", (char *) "1" } };
@@ -247,6 +258,26 @@ TEST(test_full_node) {
 
         read_node(&last, &one, text);
         assert_patch(&last, PRELOAD_PULL, TAGS(NEW("0")));
+}
+
+/* While images are pulled, agents write often, and a NodeImage may be large. */
+TEST(test_size_is_asked_before_a_request_only) {
+        cleanup(preload_node_done) PreloadNode own, other;
+        cleanup(json_object_put_p) json_object *none = parse("{" SPEC("{'tag':'1'}") "}");
+        PreloadTask apart = one;
+
+        apart.keeps_apart = true;
+        n_texts = 0;
+        read_node(&own, &apart, "{" SPEC("{'tag':'2'}") "}");
+        assert_int_equal(n_texts, 0);
+
+        read_node(&other, &apart, "{" SPEC("{'tag':'1'}") "}");
+        assert_int_equal(n_texts, 1);
+        assert_ok(preload_node_expect(&other));
+        other.has_begun = other.is_written = true;
+        assert_ok(preload_node_read(&other, none));
+        assert_int_equal(n_texts, 1);
+        assert_int_equal(preload_node_state(&other), PRELOAD_NODE_RUNNING);
 }
 
 static const struct {
