@@ -28,7 +28,8 @@
 #define LEDGER_MAX 1000000 /* bytes; a Secret has 1 MiB, with its key */
 #define DELAY_SEC \
         10 /* kubelets watch what their pods use, and know a change in well under a second */
-#define READS_MAX 100 /* in a turn, so that the Lease is renewed meanwhile */
+#define UNUSED_SEC 600 /* how long changes of an object are noted after its last user */
+#define READS_MAX 100  /* in a turn, so that the Lease is renewed meanwhile */
 #define RETRY_MIN_SEC 30
 #define RETRY_MAX_SEC 600
 #define PACE_USEC USEC_PER_SEC
@@ -39,6 +40,7 @@ typedef struct ConfigObject {
         char *of; /* key in the ledger */
         char *version;
         size_t n_users;
+        int64_t unused_sec;       /* since when it has no users */
         bool is_unread;           /* it has another version than the ledger knows */
         bool is_left_out;         /* the ledger had no room for it */
         uint64_t not_before_usec; /* when it is read again, after a refusal */
@@ -152,30 +154,41 @@ static void set_unread(ConfigRestarts *restarts, ConfigObject *object, bool is_u
         object->is_unread = is_unread;
 }
 
-static int add_user(const char *of, void *userdata) {
+/* Makes it if it is not known yet. */
+static int find_object(ConfigRestarts *restarts, const char *of, ConfigObject **ret) {
         cleanup(config_object_free_p) ConfigObject *made = NULL;
-        ConfigRestarts *restarts = userdata;
         size_t at;
 
         if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at)) {
-                restarts->objects[at]->n_users++;
+                *ret = restarts->objects[at];
                 return 0;
         }
         made = calloc(1, sizeof(*made));
         if (!made || text_copy(of, &made->of) < 0 ||
             sorted_insert(&restarts->objects, &restarts->n_objects, at, made) < 0)
                 return -ENOMEM;
-        made->n_users = 1;
-        set_unread(restarts, take_ptr(made), true);
+        made->unused_sec = clock_monotonic_sec();
+        set_unread(restarts, made, true);
+        *ret = take_ptr(made);
         return 0;
+}
+
+static int add_user(const char *of, void *userdata) {
+        ConfigObject *object;
+        int r = find_object(userdata, of, &object);
+
+        if (r >= 0)
+                object->n_users++;
+        return r;
 }
 
 static int remove_user(const char *of, void *userdata) {
         ConfigRestarts *restarts = userdata;
         size_t at;
 
-        if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at))
-                restarts->objects[at]->n_users--;
+        if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) &&
+            --restarts->objects[at]->n_users == 0)
+                restarts->objects[at]->unused_sec = clock_monotonic_sec();
         return 0;
 }
 
@@ -224,8 +237,8 @@ static int on_pod_gone(const KubeObject *object, void *userdata) {
         return note_pod(object, /* is_gone= */ true, userdata);
 }
 
-/* version: NULL: the object is gone. When an object without users changes is known, too: should its users come back, they have
- * the value. */
+/* version: NULL: the object is gone. When an object without users changes is known for a while, too: should its users come
+ * back, they have the value. */
 static int note_version(ConfigRestarts *restarts, const char *kind, const KubeObject *object,
                         const char *version) {
         cleanup(free_p) char *of = NULL;
@@ -361,6 +374,28 @@ static int take_ledger(ConfigRestarts *restarts, json_object *secret, Error *ret
         return 0;
 }
 
+/* "KIND/NAMESPACE/NAME" */
+static bool is_object_key(const char *of) {
+        const char *namespace = strchr(of, '/');
+        const char *name = namespace ? strchr(namespace + 1, '/') : NULL;
+
+        return (strncmp(of, "configmap/", 10) == 0 || strncmp(of, "secret/", 7) == 0) && name &&
+               name > namespace + 1 && name[1];
+}
+
+/* The controller before this one may have noted a change of an object that has no users now: the next pod may have missed it.
+ * What has changed since is noted as well, or a pod that comes later would restart for it. */
+static int adopt_objects(ConfigRestarts *restarts) {
+        json_object_object_foreach(restarts->ledger, of, entry) {
+                ConfigObject *object;
+
+                (void) entry;
+                if (is_object_key(of) && find_object(restarts, of, &object) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
 static int load(ConfigRestarts *restarts, Error *reterr) {
         const KubePath path = ledger_path(restarts, LEDGER);
         cleanup(json_object_wipe_p) json_object *secret = NULL;
@@ -373,7 +408,14 @@ static int load(ConfigRestarts *restarts, Error *reterr) {
                         r = session_get(restarts->options.session, &path, &secret, reterr);
         } else if (error.kind != ERROR_NONE)
                 return error_copy(reterr, &error);
-        return r < 0 ? r : take_ledger(restarts, secret, reterr);
+        if (r >= 0)
+                r = take_ledger(restarts, secret, reterr);
+        return r < 0 ? r : adopt_objects(restarts);
+}
+
+/* An object that changes all the time must not be read for ever. */
+static bool is_abandoned(const ConfigObject *object) {
+        return object->n_users == 0 && clock_monotonic_sec() >= object->unused_sec + UNUSED_SEC;
 }
 
 /* Forgets objects that no pod uses any more, but not yet a change that the next pod may have missed. */
@@ -384,7 +426,7 @@ static void forget_unused(ConfigRestarts *restarts) {
                 ConfigObject *object = restarts->objects[i - 1];
                 json_object *entry = json_get(restarts->ledger, object->of, json_type_object);
 
-                if (object->n_users == 0 && !config_is_changing(entry)) {
+                if (is_abandoned(object) || (object->n_users == 0 && !config_is_changing(entry))) {
                         set_unread(restarts, object, false);
                         sorted_remove(restarts->objects, &restarts->n_objects, i - 1);
                         config_object_free(object);
@@ -559,6 +601,10 @@ static int read_objects(ConfigRestarts *restarts, Error *reterr) {
                 object = restarts->objects[at];
                 if (!object->is_unread || now_usec < object->not_before_usec)
                         continue;
+                if (is_abandoned(object)) {
+                        restarts->is_dirty = true; /* save() forgets it */
+                        continue;
+                }
                 if (!last || !is_beside(object, last))
                         n_own = 0;
                 last = object;

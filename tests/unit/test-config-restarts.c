@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Which objects the controller reads and keeps in its ledger while no pod uses them. */
+
+#include "tests/unit/unit.h"
+
+#include <netinet/in.h>
+#include <resolv.h>
+#include <time.h>
+
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/config-plan.h"
+#include "agent/kubectl/config-restarts.h"
+#include "tests/unit/quoted-json.h"
+
+#define KEY "30313233343536373839616263646566"
+#define C "configmap/shop/c"
+
+/* A server with a ledger and with ConfigMaps of one value, and the time; its functions stand for those of the session and of
+ * the C library, see tests/CMakeLists.txt. */
+static struct {
+        int64_t now_sec;
+        json_object *ledger;
+        unsigned version, value; /* state of each ConfigMap */
+        unsigned n_reads;        /* reads of ConfigMaps */
+} server;
+
+int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
+int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
+                         json_object *body, json_object **ret, Error *reterr);
+const char *__wrap_session_namespace(const Session *session);
+int64_t __wrap_session_server_sec(const Session *session);
+
+int clock_gettime(clockid_t clock, struct timespec *ret) {
+        *ret = (struct timespec){ .tv_sec = server.now_sec };
+        return 0;
+}
+
+static json_object *make_secret(void) {
+        const char *text = json_to_text(server.ledger);
+        char key[64], versions[4096];
+
+        assert_true(b64_ntop((const unsigned char *) KEY, strlen(KEY), key, sizeof(key)) > 0);
+        assert_true(b64_ntop((const unsigned char *) text, strlen(text), versions,
+                             sizeof(versions)) > 0);
+        return parse("{'metadata':{'resourceVersion':'1'},'data':{'key':'%s','versions':'%s'}}",
+                     key, versions);
+}
+
+int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
+        if (strcmp(path->resource, "secrets") == 0) {
+                *ret = make_secret();
+                return 0;
+        }
+        server.n_reads++;
+        *ret = parse("{'metadata':{'resourceVersion':'%u'},'data':{'K':'%u'}}", server.version,
+                     server.value);
+        return 0;
+}
+
+int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
+                         json_object *body, json_object **ret, Error *reterr) {
+        const char *text =
+                json_get_text(json_get(body, "stringData", json_type_object), "versions");
+
+        assert_non_null(text);
+        json_object_put(server.ledger);
+        server.ledger = json_tokener_parse(text);
+        *ret = parse("{'metadata':{'resourceVersion':'1'}}");
+        return 0;
+}
+
+const char *__wrap_session_namespace(const Session *session) {
+        return "inplaced";
+}
+
+int64_t __wrap_session_server_sec(const Session *session) {
+        return server.now_sec;
+}
+
+typedef struct Controller {
+        ConfigRestarts *restarts;
+        SessionWatch watches[CONFIG_WATCHES]; /* watches of pods, ConfigMaps and Secrets */
+} Controller;
+
+static void start(Controller *controller) {
+        static const Flags flags;
+
+        assert_ok(config_restarts_new(&(ConfigRestartsOptions){ .flags = &flags },
+                                      &controller->restarts));
+        config_restarts_watches(controller->restarts, NULL, controller->watches);
+}
+
+static void stop(Controller *controller) {
+        controller->restarts = config_restarts_free(controller->restarts);
+}
+
+static void fill(Controller *controller) {
+        server.now_sec = 1000;
+        server.ledger = parse("{}");
+        server.version = server.value = 1;
+        server.n_reads = 0;
+        start(controller);
+}
+
+static void empty(Controller *controller) {
+        stop(controller);
+        json_object_put(server.ledger);
+}
+
+DEFINE_FIXTURE(Controller, fill, empty)
+
+static void turn(Controller *controller) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        assert_ok(config_restarts_turn(controller->restarts, &error));
+        assert_int_equal(error.kind, ERROR_NONE);
+}
+
+/* A pod that uses the key of the ConfigMap of its name comes, or goes. */
+static void show_pod(Controller *controller, const char *name, bool is_gone) {
+        const SessionWatch *watch = &controller->watches[0];
+        cleanup(json_object_put_p) json_object *pod =
+                parse("{'metadata':{'namespace':'shop','name':'%s','uid':'u','annotations':"
+                      "{'" CONFIG_ANNOTATION "':'true'}},'spec':{'containers':[{'name':'main',"
+                      "'envFrom':[{'configMapRef':{'name':'%s'}}]}]}}",
+                      name, name);
+        const KubeObject object = { .namespace = "shop", .name = name, .uid = "u", .json = pod };
+
+        assert_ok((is_gone ? watch->on_gone : watch->on_object)(&object, watch->userdata));
+}
+
+static void change_map(Controller *controller, const char *name) {
+        const SessionWatch *watch = &controller->watches[1];
+        char version[16];
+
+        (void) snprintf(version, sizeof(version), "%u", ++server.version);
+        assert_ok(watch->on_object(&(KubeObject){ .namespace = "shop",
+                                                  .name = name,
+                                                  .uid = "u",
+                                                  .resource_version = version },
+                                   watch->userdata));
+}
+
+static json_object *entry_of(const char *of) {
+        return json_get(server.ledger, of, json_type_object);
+}
+
+static const struct UnusedRow {
+        const char *name;
+        bool has_other_values;
+} unused_rows[] = { { "other values", true }, { "other metadata", false } };
+
+/* It is read for ten minutes after its last user, and is new to the next one. */
+TEST_ROWS_F(test_unused_object_that_changes_all_the_time, unused_rows, name,
+            const struct UnusedRow *row, Controller *controller) {
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        assert_int_equal(server.n_reads, 1);
+        assert_non_null(entry_of(C));
+        show_pod(controller, "c", /* is_gone= */ true);
+        for (int i = 0; i < 100; i++) {
+                server.now_sec += 30;
+                server.value += row->has_other_values;
+                change_map(controller, "c");
+                turn(controller);
+        }
+        assert_in_range(server.n_reads, 2, 1 + 600 / 30);
+        assert_null(entry_of(C));
+        assert_false(config_restarts_is_due(controller->restarts));
+
+        server.n_reads = 0;
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        assert_int_equal(server.n_reads, 1);
+        assert_non_null(entry_of(C));
+        assert_false(config_has_changes(server.ledger));
+}
+
+/* A pod that comes shortly after the change may have missed it, whichever controller has noted it. */
+TEST_F(test_unused_object_and_the_next_controller, Controller *controller) {
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        show_pod(controller, "c", /* is_gone= */ true);
+        server.value++;
+        change_map(controller, "c");
+        turn(controller);
+        assert_true(config_is_changing(entry_of(C)));
+
+        stop(controller);
+        start(controller);
+        show_pod(controller, "d", /* is_gone= */ false);
+        turn(controller);
+        assert_non_null(entry_of("configmap/shop/d"));
+        assert_true(config_is_changing(entry_of(C)));
+
+        /* It is forgotten when all that may be started with the value before is seen. */
+        server.now_sec += 100;
+        turn(controller);
+        turn(controller);
+        assert_non_null(entry_of("configmap/shop/d"));
+        assert_null(entry_of(C));
+}
+
+/* A pod that comes long after a change which no controller has seen has the value. */
+TEST_F(test_unused_object_that_has_changed_unseen, Controller *controller) {
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        stop(controller);
+        server.value++;
+        server.version++;
+
+        start(controller);
+        turn(controller);
+        server.now_sec += 100;
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        assert_in_range(json_get_integer(json_get(entry_of(C), "K", json_type_object), "changed"),
+                        0, 1000);
+}
+
+/* A Secret that another program has written. */
+TEST_F(test_keys_that_name_no_object, Controller *controller) {
+        json_object_put(server.ledger);
+        server.ledger = parse("{'c':{},'configmap':{},'configmap/shop':{},'configmap/shop/':{},"
+                              "'configmap//c':{},'pod/shop/c':{}}");
+        turn(controller);
+        assert_int_equal(server.n_reads, 0);
+}
