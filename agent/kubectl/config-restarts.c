@@ -851,7 +851,8 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
                 run->update_sec = now_sec;
                 return 0;
         }
-        return start(run);
+        /* The watch may have shown a newer workload meanwhile. */
+        return must_wait(run, now_sec) ? 0 : start(run);
 }
 
 /* Runs that have ended, of groups that have nothing to restart any more. */
@@ -913,6 +914,23 @@ int config_restarts_turn(ConfigRestarts *restarts, Error *reterr) {
                 return error_copy(reterr, &error);
         log_write(restarts->options.log, LOG_WARNING, NULL,
                   "Restarts for changed configuration wait: %s", error_message(&error));
+        return 0;
+}
+
+int config_restarts_end(ConfigRestarts *restarts, const char *workload, const char *namespace) {
+        cleanup(free_p) char *key = NULL;
+        ConfigRun *run;
+        size_t at;
+
+        if (!restarts)
+                return 0;
+        if (text_format(&key, "%s %s", namespace, workload) < 0)
+                return -ENOMEM;
+        if (!sorted_find(restarts->runs, restarts->n_runs, compare_run, key, &at))
+                return 0;
+        run = restarts->runs[at];
+        run->program = program_free(run->program);
+        run->update_sec = clock_monotonic_sec();
         return 0;
 }
 

@@ -45,5 +45,9 @@ bool config_restarts_is_due(const ConfigRestarts *restarts);
  * leads. Repeats later what the server refuses. */
 int config_restarts_turn(ConfigRestarts *restarts, Error *reterr);
 
+/* An update in place of this "KIND/NAME" is open, whoever has begun it: ends a restart of its containers. restarts: may be
+ * NULL. */
+int config_restarts_end(ConfigRestarts *restarts, const char *workload, const char *namespace);
+
 /* Lists the runs that are under way, and returns their number. restarts: may be NULL. */
 size_t config_restarts_runs(const ConfigRestarts *restarts, OwnRun ret[static CONFIG_RUNS_MAX]);

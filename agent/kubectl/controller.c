@@ -168,6 +168,15 @@ static int renew(Declared *declared, const char *uid) {
         return text_set(&declared->uid, uid);
 }
 
+/* Also that of a workload which declares nothing. */
+static int note_open_update(Controller *controller, WorkloadKind kind, const KubeObject *object) {
+        cleanup(free_p) char *workload = NULL;
+
+        return text_format(&workload, "%s/%s", workload_kind_to_string(kind), object->name) < 0
+                       ? -ENOMEM
+                       : config_restarts_end(controller->config, workload, object->namespace);
+}
+
 static int note(Controller *controller, WorkloadKind kind, const KubeObject *object) {
         cleanup(declared_free_p) Declared *made = NULL;
         Declared *declared;
@@ -175,6 +184,8 @@ static int note(Controller *controller, WorkloadKind kind, const KubeObject *obj
         size_t at;
         int r = read_facts(controller, kind, object->json, &facts);
 
+        if (r >= 0 && facts.has_open_record)
+                r = note_open_update(controller, kind, object);
         if (r >= 0)
                 r = find(controller, kind, object, &at, &declared);
         if (r < 0)

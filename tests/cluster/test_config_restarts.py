@@ -419,6 +419,24 @@ def test_open_update(cluster, restarter, make_user, images, inplace):
     assert [reason for reason, _ in said(workload) if reason.endswith("Failed")] == []
 
 
+def test_update_that_begins_meanwhile(cluster, restarter, make_user, images, inplace):
+    """The update of a person ends the restart of a workload that declares none. Its containers get the value from either."""
+    path = make_config(cluster, "between", VALUE="1")
+    workload = make_user(replicas=3, spec={"minReadySeconds": 10 * SLOWLY}, env=from_key("between", "VALUE"))
+    wait_known(cluster, path)
+    wait_old(workload)
+    children = Path(f"/proc/{restarter.pid}/task/{restarter.pid}/children")
+    with none_replaced(workload):
+        change(cluster, path, VALUE="2")
+        wait_until(lambda: sum(restarts(workload)) == 1 and children.read_text(), RUNS, "the first restart", 0.05)
+        with inplace.running("set", "image", workload.name, f"main={images[1]}") as update:
+            wait_until(lambda: not children.read_text(), RUNS, "the end of the restart", 0.05)
+            assert sum(restarts(workload)) <= 2
+            assert update.wait(RUNS) == 0, update.communicate()
+        wait_values(workload, "2")
+    assert [reason for reason, _ in said(workload) if reason.endswith("Failed")] == []
+
+
 def test_open_update_that_cannot_be_read(cluster, robot, make_user, images, inplace, folder):
     """The server does not tell for now whether an update is open: nothing restarts before it does."""
     path = make_config(cluster, "unread", LEVEL="info")

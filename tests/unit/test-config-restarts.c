@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which objects the controller reads and keeps in its ledger while no pod uses them. */
+/* Which objects the controller reads and keeps in its ledger while no pod uses them, and which restarts end early. */
 
 #include "tests/unit/unit.h"
 
@@ -8,6 +8,7 @@
 #include <resolv.h>
 #include <time.h>
 
+#include "agent/base/rfc3339.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/config-plan.h"
 #include "agent/kubectl/config-restarts.h"
@@ -15,20 +16,25 @@
 
 #define KEY "30313233343536373839616263646566"
 #define C "configmap/shop/c"
+#define START_SEC 1000
 
 /* A server with a ledger and with ConfigMaps of one value, and the time; its functions stand for those of the session and of
  * the C library, see tests/CMakeLists.txt. */
 static struct {
         int64_t now_sec;
         json_object *ledger;
-        unsigned version, value; /* state of each ConfigMap */
-        unsigned n_reads;        /* reads of ConfigMaps */
+        unsigned version, value;   /* state of each ConfigMap */
+        unsigned n_reads;          /* reads of ConfigMaps */
+        unsigned n_begun, n_ended; /* runs */
 } server;
 
 int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, json_object **ret, Error *reterr);
 const char *__wrap_session_namespace(const Session *session);
+int __wrap_own_run(Session *session, const Flags *flags, const char *const *words,
+                   ProgramDone on_done, void *userdata, Program **ret);
+Program *__wrap_program_free(Program *program);
 int64_t __wrap_session_server_sec(const Session *session);
 
 int clock_gettime(clockid_t clock, struct timespec *ret) {
@@ -52,6 +58,8 @@ int __wrap_session_get(Session *session, const KubePath *path, json_object **ret
                 *ret = make_secret();
                 return 0;
         }
+        if (strcmp(path->resource, "configmaps") != 0)
+                return error_set(reterr, ERROR_NOT_FOUND, "no such workload");
         server.n_reads++;
         *ret = parse("{'metadata':{'resourceVersion':'%u'},'data':{'K':'%u'}}", server.version,
                      server.value);
@@ -78,15 +86,32 @@ int64_t __wrap_session_server_sec(const Session *session) {
         return server.now_sec;
 }
 
+int __wrap_own_run(Session *session, const Flags *flags, const char *const *words,
+                   ProgramDone on_done, void *userdata, Program **ret) {
+        server.n_begun++;
+        *ret = (Program *) &server;
+        return 0;
+}
+
+Program *__wrap_program_free(Program *program) {
+        server.n_ended += program != NULL;
+        return NULL;
+}
+
 typedef struct Controller {
         ConfigRestarts *restarts;
         SessionWatch watches[CONFIG_WATCHES]; /* watches of pods, ConfigMaps and Secrets */
 } Controller;
 
+static int is_updated(const char *workload, const char *namespace, void *userdata) {
+        return 0;
+}
+
 static void start(Controller *controller) {
         static const Flags flags;
 
-        assert_ok(config_restarts_new(&(ConfigRestartsOptions){ .flags = &flags },
+        assert_ok(config_restarts_new(&(ConfigRestartsOptions){ .flags = &flags,
+                                                                .is_updated = is_updated },
                                       &controller->restarts));
         config_restarts_watches(controller->restarts, NULL, controller->watches);
 }
@@ -96,10 +121,10 @@ static void stop(Controller *controller) {
 }
 
 static void fill(Controller *controller) {
-        server.now_sec = 1000;
+        server.now_sec = START_SEC;
         server.ledger = parse("{}");
         server.version = server.value = 1;
-        server.n_reads = 0;
+        server.n_reads = server.n_begun = server.n_ended = 0;
         start(controller);
 }
 
@@ -117,14 +142,19 @@ static void turn(Controller *controller) {
         assert_int_equal(error.kind, ERROR_NONE);
 }
 
-/* A pod that uses the key of the ConfigMap of its name comes, or goes. */
+/* A pod of a StatefulSet, which uses all keys of the ConfigMap of its name, is started now, or goes. */
 static void show_pod(Controller *controller, const char *name, bool is_gone) {
+        static const char form[] =
+                "{'metadata':{'namespace':'shop','name':'%s','uid':'u',"
+                "'annotations':{'" CONFIG_ANNOTATION "':'true'},'ownerReferences':["
+                "{'controller':true,'apiVersion':'apps/v1','kind':'StatefulSet','name':'web'}]},"
+                "'spec':{'containers':[{'name':'main','envFrom':[{'configMapRef':{'name':'%s'}}]}]},"
+                "'status':{'containerStatuses':[{'name':'main','ready':true,"
+                "'state':{'running':{'startedAt':'%s'}}}]}}";
         const SessionWatch *watch = &controller->watches[0];
+        char started[RFC3339_SIZE];
         cleanup(json_object_put_p) json_object *pod =
-                parse("{'metadata':{'namespace':'shop','name':'%s','uid':'u','annotations':"
-                      "{'" CONFIG_ANNOTATION "':'true'}},'spec':{'containers':[{'name':'main',"
-                      "'envFrom':[{'configMapRef':{'name':'%s'}}]}]}}",
-                      name, name);
+                parse(form, name, name, rfc3339_format(server.now_sec, started));
         const KubeObject object = { .namespace = "shop", .name = name, .uid = "u", .json = pod };
 
         assert_ok((is_gone ? watch->on_gone : watch->on_object)(&object, watch->userdata));
@@ -216,7 +246,10 @@ TEST_F(test_unused_object_that_has_changed_unseen, Controller *controller) {
         show_pod(controller, "c", /* is_gone= */ false);
         turn(controller);
         assert_in_range(json_get_integer(json_get(entry_of(C), "K", json_type_object), "changed"),
-                        0, 1000);
+                        0, START_SEC);
+        server.now_sec += 20;
+        turn(controller);
+        assert_int_equal(server.n_begun, 0);
 }
 
 /* A Secret that another program has written. */
@@ -226,4 +259,31 @@ TEST_F(test_keys_that_name_no_object, Controller *controller) {
                               "'configmap//c':{},'pod/shop/c':{}}");
         turn(controller);
         assert_int_equal(server.n_reads, 0);
+}
+
+/* An update in place that a person begins, of a workload which declares none. */
+TEST_F(test_restart_ends_for_an_update, Controller *controller) {
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        server.value++;
+        change_map(controller, "c");
+        turn(controller);
+        assert_int_equal(server.n_begun, 0);
+        server.now_sec += 20;
+        turn(controller);
+        assert_int_equal(server.n_begun, 1);
+
+        assert_ok(config_restarts_end(controller->restarts, "statefulset.apps/web", "other"));
+        assert_ok(config_restarts_end(controller->restarts, "statefulset.apps/other", "shop"));
+        assert_int_equal(server.n_ended, 0);
+        assert_ok(config_restarts_end(controller->restarts, "statefulset.apps/web", "shop"));
+        assert_int_equal(server.n_ended, 1);
+        turn(controller);
+        assert_int_equal(server.n_begun, 1);
+
+        /* It is asked again later whether the update is still open. */
+        server.now_sec += 60;
+        turn(controller);
+        assert_int_equal(server.n_begun, 2);
+        assert_int_equal(server.n_ended, 1);
 }
