@@ -657,6 +657,30 @@ static int read_workload(Restarts *restarts) {
         return error.kind == ERROR_NONE ? r : 0;
 }
 
+/* How many pods it should have, and how many of these may be unavailable, are those of now. */
+static int read_limits(Restarts *restarts, Error *reterr) {
+        int r = read_workload(restarts);
+
+        return r < 0 ? r : get_max_unavailable(restarts, reterr);
+}
+
+/* Waits for the turn of the first pod of a batch. While it waits, an autoscaler may have asked for more pods. */
+static int wait_turn(Restarts *restarts, json_object *pod, bool *ret_may_begin, Error *reterr) {
+        const RestartWait wait = wait_of(restarts);
+        cleanup(free_p) char *why = NULL;
+        int64_t n_allowed;
+        int r = restart_wait_turn(&wait, pod, ret_may_begin, reterr);
+
+        if (r >= 0)
+                r = read_limits(restarts, reterr);
+        if (r < 0 || !*ret_may_begin)
+                return r;
+        r = restart_plan_allowance(&restarts->view, restarts->max_unavailable, pod, &n_allowed,
+                                   &why);
+        *ret_may_begin = n_allowed > 0;
+        return r;
+}
+
 /* A pod that was not ready may serve by now, and then waits for its turn as well. */
 static int read_readiness(Restarts *restarts, PodRestart *restart, Error *reterr) {
         int r = restart->was_ready ? 0 : read_pod(restarts, restart, reterr);
@@ -669,7 +693,6 @@ static int read_readiness(Restarts *restarts, PodRestart *restart, Error *reterr
 /* How many of these may begin now; at least the first one, which is waited for. */
 static int get_batch(Restarts *restarts, PodRestart *items, size_t n_items, size_t *ret,
                      Error *reterr) {
-        const RestartWait wait = wait_of(restarts);
         bool may_begin;
         size_t n = 1;
         int r;
@@ -679,13 +702,12 @@ static int get_batch(Restarts *restarts, PodRestart *items, size_t n_items, size
                 return 0;
         }
 
-        r = read_readiness(restarts, &items[0], reterr);
+        r = read_limits(restarts, reterr);
+        if (r >= 0)
+                r = read_readiness(restarts, &items[0], reterr);
         may_begin = !items[0].was_ready;
-        while (r >= 0 && !may_begin) {
-                r = read_workload(restarts);
-                if (r >= 0)
-                        r = restart_wait_turn(&wait, items[0].before, &may_begin, reterr);
-        }
+        while (r >= 0 && !may_begin)
+                r = wait_turn(restarts, items[0].before, &may_begin, reterr);
         while (r >= 0 && n < n_items && n < (size_t) restarts->max_unavailable) {
                 cleanup(free_p) char *why = NULL;
                 int64_t n_allowed = INT64_MAX;

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How many pods restart at a time while an autoscaler scales their workload. */
+
+#include "tests/unit/unit.h"
+
+#include "agent/base/text.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/commands.h"
+#include "agent/kubectl/rights.h"
+#include "agent/kubectl/session.h"
+#include "agent/view/output.h"
+#include "tests/unit/quoted-json.h"
+
+#define TURNS_MAX 16
+
+typedef enum ScaledWhile {
+        SCALED_WHILE_WAITING,    /* in the first turn, when the watch has shown the pods before */
+        SCALED_WHILE_RESTARTING, /* in the first batch */
+} ScaledWhile;
+
+/* A server with a StatefulSet; its functions stand for those of the session, see tests/CMakeLists.txt. Each pod is found to be
+ * gone when it is to restart, which is as good as its restart. */
+static struct {
+        ScaledWhile scaled_while;
+        size_t replicas, later_replicas;
+        size_t batches[TURNS_MAX]; /* pods that have begun after each turn */
+        size_t n_turns;
+        const char *outcome;
+} server;
+
+int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
+int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
+                        Error *reterr);
+int __wrap_session_wait(Session *session, const SessionWait *wait, Error *reterr);
+int __wrap_session_find_kruise(Session *session, const char *resource, const char **ret,
+                               Error *reterr);
+bool __wrap_session_is_dry_run(const Session *session);
+const char *__wrap_session_namespace(const Session *session);
+int64_t __wrap_session_server_sec(const Session *session);
+int __wrap_rights_require_task(Session *session, RightsTask task, Error *reterr);
+int __wrap_output_tree(OutputFormat format, json_object *tree);
+
+int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
+        *ret = parse("{'metadata':{'name':'web','uid':'w'},'spec':{'replicas':%zu,"
+                     "'selector':{'matchLabels':{'app':'web'}},"
+                     "'updateStrategy':{'rollingUpdate':{'maxUnavailable':'50%%'}}}}",
+                     server.replicas);
+        return 0;
+}
+
+static json_object *make_pod(size_t ordinal) {
+        return parse(
+                "{'metadata':{'name':'web-%zu','uid':'%zu','labels':{'app':'web'},"
+                "'ownerReferences':[{'controller':true,'apiVersion':'apps/v1',"
+                "'kind':'StatefulSet','name':'web','uid':'w'}]},'spec':{"
+                "'restartPolicy':'Always','containers':[{'name':'main','image':'app:1'}]},"
+                "'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}]}}",
+                ordinal, ordinal);
+}
+
+int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
+                        Error *reterr) {
+        for (size_t i = 0; !path->fields && i < server.replicas; i++) {
+                cleanup(json_object_put_p) json_object *pod = make_pod(i);
+
+                assert_ok(on_item(pod, userdata));
+        }
+        if (!path->fields)
+                return 0;
+        server.batches[server.n_turns - 1]++;
+        if (server.scaled_while == SCALED_WHILE_RESTARTING)
+                server.replicas = server.later_replicas;
+        return 0;
+}
+
+/* Shows budgets, of which there are none, and pods. */
+int __wrap_session_wait(Session *session, const SessionWait *wait, Error *reterr) {
+        assert_int_equal(wait->n_watches, 2);
+        assert_true(server.n_turns < TURNS_MAX);
+        for (size_t i = 0; i < server.replicas; i++) {
+                cleanup(json_object_put_p) json_object *pod = make_pod(i);
+                const KubeObject object = {
+                        .name = json_get_text(json_object_object_get(pod, "metadata"), "name"),
+                        .json = pod
+                };
+
+                assert_ok(wait->watches[1].on_object(&object, wait->userdata));
+        }
+        assert_int_equal(wait->is_done(wait->userdata), 1);
+        server.n_turns++;
+        if (server.scaled_while == SCALED_WHILE_WAITING)
+                server.replicas = server.later_replicas;
+        return 0;
+}
+
+int __wrap_session_find_kruise(Session *session, const char *resource, const char **ret,
+                               Error *reterr) {
+        *ret = "v1beta1";
+        return 0;
+}
+
+bool __wrap_session_is_dry_run(const Session *session) {
+        return false;
+}
+
+const char *__wrap_session_namespace(const Session *session) {
+        return "shop";
+}
+
+int64_t __wrap_session_server_sec(const Session *session) {
+        return 1000;
+}
+
+int __wrap_rights_require_task(Session *session, RightsTask task, Error *reterr) {
+        return 0;
+}
+
+int __wrap_output_tree(OutputFormat format, json_object *tree) {
+        server.outcome = json_is(tree, "outcome", "restarted") ? "restarted" : "failed";
+        return 0;
+}
+
+static const struct ScaledRow {
+        const char *name;
+        ScaledWhile scaled_while;
+        size_t replicas, later_replicas;
+        size_t batches[TURNS_MAX];
+        size_t n_turns;
+} scaled_rows[] = {
+        { "not at all", SCALED_WHILE_WAITING, 4, 4, { 2, 2 }, 2 },
+        { "down, while pods restart", SCALED_WHILE_RESTARTING, 8, 2, { 4, 1, 1, 1, 1 }, 5 },
+        { "down, while a turn is awaited", SCALED_WHILE_WAITING, 4, 2, { 1, 1, 1, 1 }, 4 },
+        { "up, while pods restart", SCALED_WHILE_RESTARTING, 4, 8, { 2, 2 }, 2 },
+        { "up, while a turn is awaited", SCALED_WHILE_WAITING, 2, 8, { 0, 2 }, 2 },
+};
+
+TEST_ROWS(test_scaled, scaled_rows, name, const struct ScaledRow *row) {
+        char *arguments[11] = { (char *) "statefulset.apps/web", (char *) "900" };
+        Flags flags = { .arguments = arguments,
+                        .n_arguments = 2 + (int) row->replicas,
+                        .containers = "main",
+                        .request = true };
+
+        memset(&server, 0, sizeof(server));
+        server.scaled_while = row->scaled_while;
+        server.replicas = row->replicas;
+        server.later_replicas = row->later_replicas;
+        for (size_t i = 0; i < row->replicas; i++)
+                assert_ok(text_format(&arguments[2 + i], "web-%zu", i));
+        assert_ok(kubectl_restart_pods(NULL, &flags));
+        assert_string_equal(server.outcome, "restarted");
+        assert_int_equal(server.n_turns, row->n_turns);
+        for (size_t i = 0; i < row->n_turns; i++)
+                assert_int_equal(server.batches[i], row->batches[i]);
+        for (size_t i = 0; i < row->replicas; i++)
+                free(arguments[2 + i]);
+}
