@@ -724,10 +724,12 @@ static const char *after_abandon(const RolloutView *view, json_object *record) {
                        : "its controller brings its pods to its template now";
 }
 
-/* The controller has not seen it yet where it was paused right after that, and scales another one up. */
+/* The controller makes none while it is paused, and one of the same template has the same name: it had not seen the pause yet
+ * when it scaled another one up. */
 static bool is_made_anew(json_object *replica_set, json_object *record) {
-        return json_get_time(object_at(replica_set, "metadata"), "creationTimestamp") >=
-               json_get_time(record, "since");
+        const char *uid = json_get_text(record, "uid");
+
+        return uid && !text_equal(uid, object_text(replica_set, "metadata.uid"));
 }
 
 /* Scaled up from 0, a paused Deployment gets pods of its youngest ReplicaSet, or of one that has its template. */

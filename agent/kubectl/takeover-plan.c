@@ -296,6 +296,8 @@ static int make_record(const RolloutView *view, const RolloutRequest *request, j
             patch_add(record, "before", json_object_get(before)) < 0 ||
             patch_add(record, "after", json_object_get(after)) < 0 ||
             patch_add_text(record, "revision", revision) < 0 ||
+            (view_kind(view)->has_replica_sets &&
+             patch_add_filled(record, "uid", object_text(base, "metadata.uid")) < 0) ||
             (request->undone && patch_add_bool(record, "undoes", true) < 0))
                 return -ENOMEM;
 

@@ -1187,37 +1187,47 @@ TEST_ROWS(test_late, late_rows, name, const struct LateRow *row) {
                 assert_null(late);
 }
 
+static const struct AnewRow {
+        const char *name;
+        const char *uid;     /* uid in the record; NULL: an older version has written it */
+        const char *created; /* time of the ReplicaSet, whose uid is "rs" */
+        const char *desired; /* number of pods in its annotation; NULL: there is none */
+        const char *message;
+        bool gives_back;
+} anew_rows[] = {
+        { "made anew as the update began", "before", "2026-11-20T08:00:00Z", NULL,
+          "has deleted its ReplicaSet \"old\"", true },
+        { "the same, by a clock that is behind", "before", "2026-11-20T07:59:59Z", NULL,
+          "has deleted its ReplicaSet \"old\"", true },
+        { "made in the second in which the update began, before it", "rs", "2026-11-20T08:00:00Z",
+          NULL, "holds it again", false },
+        { "made then, for all that an older version has recorded", NULL, "2026-11-20T08:00:00Z",
+          NULL, "holds it again", false },
+        { "scaled to 0 and up, in that second", "rs", "2026-11-20T08:00:00Z", "0",
+          "scaled it to 0 and up again", true },
+        { "scaled to 0 and up, and made anew", "before", "2026-11-20T08:00:00Z", "0",
+          "scaled it to 0 and up again", true },
+};
+
 /* The base was deleted and made anew as the update began, so that the hold is that of the update alone. */
-TEST(test_made_anew_at_the_beginning) {
-        const TestState with = { DEPLOYMENT, .older = "A", .n_others = 1, .pods = { NEW, OLD } };
-        cleanup(view_done) TestView made = make_view(&with);
-        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
-        json_object *base = json_object_object_get(made.view.owned, "old");
-
-        json_object_object_add(object_at(base, "metadata"), "creationTimestamp",
-                               json_object_get(object_at(made.record, "since")));
-        plan(&made, &step);
-        assert_int_equal(step.action, ROLLOUT_ABANDON);
-        assert_false(json_object_get_boolean(object_at(step.patch, "spec.paused")));
-        assert_non_null(object_at(step.patch, "spec.paused"));
-        assert_non_null(strstr(step.message, "has deleted its ReplicaSet \"old\""));
-}
-
-/* The time of a ReplicaSet says less than its annotation: it may have been made in the second in which the update began. */
-TEST(test_scaled_to_zero_as_it_began) {
+TEST_ROWS(test_made_anew_at_the_beginning, anew_rows, name, const struct AnewRow *row) {
         const TestState with = { DEPLOYMENT, .older = "A", .n_others = 1, .pods = { NEW, OLD } };
         cleanup(view_done) TestView made = make_view(&with);
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
         json_object *metadata =
                 object_at(json_object_object_get(made.view.owned, "old"), "metadata");
 
-        json_object_object_add(metadata, "creationTimestamp",
-                               json_object_get(object_at(made.record, "since")));
-        json_object_object_add(metadata, "annotations",
-                               parse("{'deployment.kubernetes.io/desired-replicas':'0'}"));
+        if (row->uid)
+                json_object_object_add(made.record, "uid", json_object_new_string(row->uid));
+        json_object_object_add(metadata, "creationTimestamp", json_object_new_string(row->created));
+        if (row->desired)
+                json_object_object_add(metadata, "annotations",
+                                       parse("{'deployment.kubernetes.io/desired-replicas':'%s'}",
+                                             row->desired));
         plan(&made, &step);
         assert_int_equal(step.action, ROLLOUT_ABANDON);
-        assert_non_null(strstr(step.message, "scaled it to 0 and up again"));
+        assert_int_equal(object_at(step.patch, "spec.paused") != NULL, row->gives_back);
+        assert_contains(step.message, row->message);
 }
 
 /* clang-format off */
@@ -1359,6 +1369,7 @@ static const BeginCase begin_rows[] = {
         { { FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"spec\":{\"paused\":true}" },
         { { FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"former\\\":{\\\"paused\\\":false}" },
         { { .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"by\\\":\\\"alice\\\"" },
+        { { .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"revision\\\":\\\"old\\\",\\\"uid\\\":\\\"rs\\\"" },
         { { FREE, .source = "B", .template = "B", .pods = { NEW } }, 0, NULL, 0, NULL, "nothing" },
         { { .record = "forward", .pods = { OLD } }, 0, NULL, 0,
           "has begun an update", NULL },
