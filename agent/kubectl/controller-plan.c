@@ -26,6 +26,10 @@ static UpdateMode read_mode(json_object *annotations) {
                                                                     : UPDATE_ORDINARY;
 }
 
+static bool is_own(json_object *record, const char *by) {
+        return json_is(record, "by", UPDATE_CONTROLLER) || json_is(record, "by", by);
+}
+
 bool update_is_let_go(json_object *workload) {
         return object_annotation(workload, HELD_ANNOTATION) && !workload_held(workload);
 }
@@ -48,7 +52,7 @@ int update_facts(WorkloadKind kind, json_object *workload, const char *by, Updat
                 .is_ours = workload_held(workload) != NULL,
                 .is_let_go = update_is_let_go(workload),
                 .has_open_record = rollout_record_is_open(record),
-                .has_others_record = rollout_record_is_open(record) && !json_is(record, "by", by),
+                .has_others_record = rollout_record_is_open(record) && !is_own(record, by),
                 .has_status = json_get_text(annotations, UPDATE_STATUS_ANNOTATION) != NULL,
                 .has_late_condition = json_is(condition, "reason", LATE_REASON),
                 /* A run leaves the pods below the partition as they are. */

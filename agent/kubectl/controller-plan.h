@@ -19,6 +19,8 @@
 
 /* Annotation with the reason why a declared update does not go on. */
 #define UPDATE_STATUS_ANNOTATION "inplaced.io/update-status"
+/* Name of the controller in records, wherever and as whom it runs. */
+#define UPDATE_CONTROLLER "inplaced-controller"
 
 typedef enum UpdateMode {
         UPDATE_ORDINARY, /* left to its controller: there is no annotation, or one with another value */
@@ -44,7 +46,7 @@ typedef struct UpdateFacts {
 /* Whether update_give_back_patch() has to remove the hold's annotation, which is empty. */
 bool update_is_let_go(json_object *workload);
 
-/* by: the controller's own user. -ENOMEM is the only failure. */
+/* by: the controller's own user, whom records of older versions name. -ENOMEM is the only failure. */
 int update_facts(WorkloadKind kind, json_object *workload, const char *by, UpdateFacts *ret);
 /* The same where all is to be left as if there had been no controller: no workload declares anything, and each annotation
  * that a declared update has left has to be given back. */

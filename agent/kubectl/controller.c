@@ -77,7 +77,7 @@ struct Controller {
         Declared *running[RUNS_MAX]; /* borrowed; their programs run */
         size_t n_running;
         OwnRunGuard guard;
-        char *by;              /* user of the controller, as records name it */
+        char *by;              /* user of the controller, as records of older versions name it */
         bool is_ready;         /* leads, and workloads may be held from now on */
         uint64_t unbound_usec; /* when the binding was removed or missed first; 0: it was not */
         uint64_t look_usec;    /* when the binding is looked for again */

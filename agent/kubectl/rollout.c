@@ -116,8 +116,14 @@ static int refuse_late(const Rollout *rollout, const char *awaited, Error *reter
                          (long long) rollout_show_still_sec(&rollout->show), awaited);
 }
 
+/* Name of this user in records. The controller has one of its own, so that it goes on with what it has begun in another
+ * namespace or with another account. */
+static const char *name_of(const Rollout *rollout) {
+        return rollout->is_carried_out ? UPDATE_CONTROLLER : session_user(rollout->session);
+}
+
 static bool is_same_user(const Rollout *rollout) {
-        return json_is(rollout->record, "by", session_user(rollout->session));
+        return json_is(rollout->record, "by", name_of(rollout));
 }
 
 /* Another run of the same user wants something else: this one has not done what it was for. */
@@ -159,7 +165,7 @@ static int follow_record(Rollout *rollout, Error *reterr) {
         if (!record)
                 return rollout_plan_lost(&rollout->watch.view, rollout->record, &rollout->step);
 
-        if (json_is(record, "by", session_user(rollout->session)))
+        if (json_is(record, "by", name_of(rollout)))
                 r = plan_turned(rollout, record);
         json_object_put(rollout->record);
         rollout->record = take_ptr(record);
@@ -994,7 +1000,7 @@ static int resume(Rollout *rollout, const RolloutRequest *request, TemplateChang
  * images before is due once more when these come back. */
 static int go_on_to_template(Rollout *rollout) {
         const RolloutRequest request = { .mode = ROLLOUT_FOLLOW,
-                                         .by = session_user(rollout->session),
+                                         .by = name_of(rollout),
                                          .partition = -1,
                                          .first = record_first(rollout->record),
                                          .now_sec = session_server_sec(rollout->session) };
@@ -1329,7 +1335,7 @@ static int run(Rollout *rollout, json_object *images) {
         r = session_ask_user(rollout->session, &error);
         if (r < 0)
                 return session_fail(rollout->session, r, &error);
-        request.by = session_user(rollout->session);
+        request.by = name_of(rollout);
         if (rollout_record_is_open(rollout->record))
                 return prefer_way_back(rollout) < 0 ? -ENOMEM : go_on_with(rollout, &request);
         if (flags->release && workload_held(rollout->watch.view.workload))

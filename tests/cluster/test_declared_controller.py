@@ -65,6 +65,21 @@ def test_two_controllers(cluster, controller, make, images, robot):
     assert "another controller leads now" in controller.communicate()[1]
 
 
+def test_with_another_account(cluster, policy, make, images, robot, inplace):
+    """A controller that was moved to another namespace goes on with what it has begun there."""
+    workload = make("deployment")
+    declare(workload)
+    with none_replaced(workload):
+        with leading(cluster, robot) as child:
+            cluster.kubectl("set", "image", workload.name, f"main={images[3]}")
+            wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the failure")
+            child.kill()
+        assert rollout_is_open(workload)
+        with leading(cluster, inplace):
+            cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+            wait_updated(workload, images[0])
+
+
 def holders_since(cluster, lease: Object) -> set[str]:
     """All holders that the Lease has had since it was read, with "" for none."""
     query = {"fieldSelector": f"metadata.name={lease['metadata']['name']}", "timeoutSeconds": "2",
@@ -253,7 +268,7 @@ def test_undo_by_a_person(cluster, controller, make, images, inplace):
         ran = inplace.run("rollout", workload.name, "--undo", "--take-over")
         assert ran.code == 1 and f"its template has main={images[3]}" in ran.stderr
         assert f"kubectl set image deployment.apps/{workload.app} main={images[0]}" in ran.stderr
-        assert workload.record()["by"] == "robot"
+        assert workload.record()["by"] == "inplaced-controller"
         cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
         wait_updated(workload, images[0])
 

@@ -88,6 +88,9 @@ static const struct FactsRow {
         { "updated by itself", WORKLOAD_DEPLOYMENT, "'inplaced.io/rollout': '" "{\\'state\\': \\'forward\\', \\'mode\\': \\'rollout\\', "
           "\\'by\\': \\'we\\', \\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}" "'", "'paused': true",
           { .is_held = true, .has_open_record = true } },
+        { "updated by the controller of another account", WORKLOAD_DEPLOYMENT, "'inplaced.io/rollout': '" "{\\'state\\': \\'forward\\', \\'mode\\': \\'rollout\\', "
+          "\\'by\\': \\'inplaced-controller\\', \\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}" "'", "'paused': true",
+          { .is_held = true, .has_open_record = true } },
         { "updated by another user", WORKLOAD_DEPLOYMENT, "'inplaced.io/rollout': '" "{\\'state\\': \\'undo\\', \\'mode\\': \\'set-image\\', "
           "\\'by\\': \\'alice\\', \\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}" "'", "'paused': true",
           { .is_held = true, .has_open_record = true, .has_others_record = true } },
