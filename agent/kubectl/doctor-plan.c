@@ -184,17 +184,35 @@ void doctor_groups_done(DoctorGroups *groups) {
         *groups = DOCTOR_GROUPS_INIT;
 }
 
-/* Prefixes and suffixes of names are the user's. */
-static bool is_limit(DoctorLimit limit, const char *name) {
-        static const char *const names[_DOCTOR_LIMIT_MAX] = {
-                [DOCTOR_LIMIT_RESOURCES] = "inplaced-resources",
-                [DOCTOR_LIMIT_PODS] = "inplaced-pods",
-        };
+typedef struct LimitSpec {
+        const char *policy;
+        const char *component; /* NULL: none */
+        const char *rights[2]; /* bindings that grant what it limits */
+        const char *limited;
+} LimitSpec;
 
-        return strstr(name, names[limit]);
+/* clang-format off */
+static const LimitSpec limit_specs[_DOCTOR_LIMIT_MAX] = {
+        [DOCTOR_LIMIT_RESOURCES] = { .policy = "inplaced-resources" },
+        [DOCTOR_LIMIT_PODS] = { .policy = "inplaced-pods" },
+        [DOCTOR_LIMIT_NODES] = { "inplaced-nodes", "images-ready", { "inplaced-images-ready", "inplaced-startup-taint" },
+                                 "what agents write to Nodes" },
+        [DOCTOR_LIMIT_LEASES] = { "inplaced-leases", "pull-slots", { "inplaced-pull-slots" }, "what agents write to Leases" },
+        [DOCTOR_LIMIT_PULL_VIEWERS] = { "inplaced-pull-viewers", "pull-viewers", { "inplaced-pull-viewers" },
+                                        "what the group inplaced:pull-viewers runs in the pods of agents" },
+};
+/* clang-format on */
+
+/* Prefixes and suffixes of names are the user's. */
+static bool is_named(json_object *object, const char *name) {
+        const char *found = object_name(object);
+
+        return found && name && strstr(found, name);
 }
 
 int doctor_limits_add_policy(DoctorLimits *limits, json_object *policy) {
+        for (DoctorLimit limit = 0; limit < _DOCTOR_LIMIT_MAX; limit++)
+                limits->is_there[limit] |= is_named(policy, limit_specs[limit].policy);
         return patch_add_null(limits->policies, object_name(policy));
 }
 
@@ -210,7 +228,37 @@ void doctor_limits_add_binding(DoctorLimits *limits, json_object *binding) {
                 return;
 
         for (DoctorLimit limit = 0; limit < _DOCTOR_LIMIT_MAX; limit++)
-                limits->is_enforced[limit] = limits->is_enforced[limit] || is_limit(limit, policy);
+                limits->is_enforced[limit] |= strstr(policy, limit_specs[limit].policy) != NULL;
+}
+
+void doctor_limits_add_right(DoctorLimits *limits, json_object *binding) {
+        for (DoctorLimit limit = 0; limit < _DOCTOR_LIMIT_MAX; limit++)
+                for (size_t i = 0; i < 2; i++)
+                        limits->is_needed[limit] |= is_named(binding, limit_specs[limit].rights[i]);
+}
+
+const char *doctor_limit_component(DoctorLimit limit) {
+        return limit_specs[limit].component;
+}
+
+int doctor_limits_describe(const DoctorLimits *limits, DoctorLimit limit, char **ret_message,
+                           char **ret_advice) {
+        const LimitSpec *spec = &limit_specs[limit];
+        cleanup(free_p) char *message = NULL;
+        cleanup(free_p) char *advice = NULL;
+        bool is_wanted = limits->is_there[limit] || limits->is_needed[limit];
+
+        if (spec->component && is_wanted && !limits->is_enforced[limit] &&
+            (text_format(&message, "the policy \"%s\" %s, so nothing limits %s", spec->policy,
+                         limits->is_there[limit] ? "has no binding that denies" : "is missing",
+                         spec->limited) < 0 ||
+             text_format(&advice,
+                         "apply packaging/kubernetes/components/%s again; helm: policy=true",
+                         spec->component) < 0))
+                return -ENOMEM;
+        *ret_message = take_ptr(message);
+        *ret_advice = take_ptr(advice);
+        return 0;
 }
 
 const char *doctor_limits_missing(const DoctorLimits *limits) {

@@ -53,23 +53,37 @@ void doctor_groups_done(DoctorGroups *groups);
 /* Adds the node to those whose pods may run preloaded private images in the same way. configz: the answer of the kubelet. */
 int doctor_plan_preloaded(json_object *configz, const char *node, DoctorGroups *groups);
 
-/* The policies that limit agents to their nodes, see packaging/kubernetes/policy. */
+/* The policies that limit agents to their nodes, see packaging/kubernetes/policy, and those of components, which come with a
+ * right that needs one. */
 typedef enum DoctorLimit {
         DOCTOR_LIMIT_RESOURCES,
         DOCTOR_LIMIT_PODS,
+        DOCTOR_LIMIT_NODES,
+        DOCTOR_LIMIT_LEASES,
+        DOCTOR_LIMIT_PULL_VIEWERS,
         _DOCTOR_LIMIT_MAX,
 } DoctorLimit;
 
 typedef struct DoctorLimits {
         json_object *policies; /* {name: null} of those that are there; owned */
+        bool is_there[_DOCTOR_LIMIT_MAX];
         bool is_enforced[_DOCTOR_LIMIT_MAX];
+        bool is_needed[_DOCTOR_LIMIT_MAX]; /* the right of its component is granted */
 } DoctorLimits;
 
 int doctor_limits_add_policy(DoctorLimits *limits, json_object *policy);
 /* Call it after all policies were added: a binding without its policy limits nothing. */
 void doctor_limits_add_binding(DoctorLimits *limits, json_object *binding);
+/* binding: a ClusterRoleBinding or RoleBinding, or its metadata. */
+void doctor_limits_add_right(DoctorLimits *limits, json_object *binding);
 /* "NodeImages", "NodeImages and pods"; NULL: all are limited. */
 const char *doctor_limits_missing(const DoctorLimits *limits);
+/* Name of the component that the policy comes with; NULL: none. */
+const char *doctor_limit_component(DoctorLimit limit);
+/* Describes a policy of a component that is missing, or is there and refuses nothing, and how to repair that. NULL: all is well.
+ * The caller owns both. */
+int doctor_limits_describe(const DoctorLimits *limits, DoctorLimit limit, char **ret_message,
+                           char **ret_advice);
 
 /* Adds the policy to {name: null} if it holds workloads for declared updates. */
 int doctor_unbound_add_policy(json_object *unbound, json_object *policy);

@@ -254,6 +254,49 @@ static int list_limits(Session *session, const char *version, DoctorLimits *limi
         return r < 0 ? r : session_list(session, &path, on_binding, limits, reterr);
 }
 
+static int on_right(json_object *binding, void *userdata) {
+        doctor_limits_add_right(userdata, binding);
+        return 0;
+}
+
+/* Rights of components, each of which needs a policy. Few users may list them. */
+static int list_rights(Session *session, DoctorLimits *limits, Error *reterr) {
+        static const char *const resources[] = { "clusterrolebindings", "rolebindings" };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < sizeof(resources) / sizeof(resources[0]); i++) {
+                const KubePath path = { .group = "rbac.authorization.k8s.io",
+                                        .version = "v1",
+                                        .resource = resources[i],
+                                        .labels = "app.kubernetes.io/part-of=inplaced" };
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                r = session_list_metadata(session, &path, on_right, limits, &error);
+                if (error.kind == ERROR_DENIED || error.kind == ERROR_NOT_FOUND)
+                        r = 0;
+                else if (error.kind != ERROR_NONE)
+                        return error_copy(reterr, &error);
+        }
+        return r;
+}
+
+static int report_components(Doctor *doctor, const DoctorLimits *limits) {
+        for (DoctorLimit limit = 0; limit < _DOCTOR_LIMIT_MAX; limit++) {
+                cleanup(free_p) char *subject = NULL;
+                cleanup(free_p) char *message = NULL;
+                cleanup(free_p) char *advice = NULL;
+                int r = doctor_limits_describe(limits, limit, &message, &advice);
+
+                if (r >= 0 && message)
+                        r = text_format(&subject, "component %s", doctor_limit_component(limit));
+                if (r >= 0 && message)
+                        r = add_problem(doctor->problems, subject, message, advice);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
 static int check_limits(Doctor *doctor, Error *reterr) {
         static const char *const versions[] = { "v1", NULL };
         static const KubeKind kind = { .group = ADMISSION,
@@ -278,6 +321,11 @@ static int check_limits(Doctor *doctor, Error *reterr) {
                 return add_fact(doctor, subject, error_message(&error));
         if (r < 0)
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+        r = list_rights(doctor->session, &limits, reterr);
+        if (r >= 0)
+                r = report_components(doctor, &limits);
+        if (r < 0)
+                return r;
 
         missing = doctor_limits_missing(&limits);
         if (!missing)

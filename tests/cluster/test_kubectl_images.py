@@ -12,6 +12,7 @@ import pytest
 
 from fake.api_server import Call, FakeApiServer
 from lab import clock, sanitizers
+from lab.clients import MANIFESTS
 from lab.kubeconfig import write_kubeconfig
 from lab.version import VERSION
 from lab.wait import wait_until
@@ -319,6 +320,39 @@ def test_doctor_of_limits(inplace, agents, kube, control_plane):
     finally:
         control_plane.install()
     assert said not in inplace.run("doctor").stdout
+
+
+def test_doctor_of_components(inplace, agents, kube, control_plane):
+    """The policy of a component is there, and refuses, where its right is granted."""
+    file = MANIFESTS / "components" / "pull-slots" / "policy.yaml"
+    admission = "/apis/admissionregistration.k8s.io/v1"
+    policy, binding = (f"{admission}/validatingadmissionpolic{end}/inplaced-leases" for end in ("ies", "ybindings"))
+    was_there = kube.find(policy) is not None
+    right = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {
+            "name": "my-inplaced-pull-slots",
+            "namespace": "default",
+            "labels": {"app.kubernetes.io/part-of": "inplaced"},
+        },
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "none"},
+    }
+    control_plane.apply_files(file)
+    kube.create(right)
+    try:
+        assert "component pull-slots" not in inplace.run("doctor").stdout
+        kube.patch(binding, {"spec": {"validationActions": ["Audit"]}})
+        said = 'component pull-slots: the policy "inplaced-leases" '
+        assert f"{said}has no binding that denies" in inplace.run("doctor").stdout
+        kube.delete(binding)
+        kube.delete(policy)
+        assert f"{said}is missing" in inplace.run("doctor").stdout
+    finally:
+        kube.delete(kube.path_of(right))
+        control_plane.apply_files(file)
+        for path in () if was_there else (binding, policy):
+            kube.delete(path)
 
 
 def test_image_ids(inplace, hollow):

@@ -129,6 +129,56 @@ TEST(test_limits) {
         assert_null(doctor_limits_missing(&limits));
 }
 
+static const struct ComponentRow {
+        const char *name;
+        const char *policy, *action; /* NULL: there is none; it has no binding */
+        const char *right;           /* name of a binding of a role */
+        DoctorLimit limit;
+        const char *message; /* NULL: all is well */
+} components[] = {
+        { "not installed", NULL, NULL, "inplaced", DOCTOR_LIMIT_NODES, NULL },
+        { "bound", "my-inplaced-nodes", "Deny", "my-inplaced-images-ready", DOCTOR_LIMIT_NODES,
+          NULL },
+        { "missing", NULL, NULL, "inplaced-images-ready", DOCTOR_LIMIT_NODES,
+          "the policy \"inplaced-nodes\" is missing, so nothing limits what agents write to Nodes" },
+        { "missing for the end of the taint", NULL, NULL, "inplaced-startup-taint",
+          DOCTOR_LIMIT_NODES,
+          "the policy \"inplaced-nodes\" is missing, so nothing limits what agents write to Nodes" },
+        { "of another component", "inplaced-nodes", "Deny", "inplaced-pull-slots",
+          DOCTOR_LIMIT_LEASES,
+          "the policy \"inplaced-leases\" is missing, so nothing limits what agents write to Leases" },
+        { "not bound", "inplaced-leases", NULL, "inplaced-pull-slots", DOCTOR_LIMIT_LEASES,
+          "the policy \"inplaced-leases\" has no binding that denies, so nothing limits what agents write to Leases" },
+        { "not bound, and the rights are not known", "inplaced-leases", "Audit", "",
+          DOCTOR_LIMIT_LEASES,
+          "the policy \"inplaced-leases\" has no binding that denies, so nothing limits what agents write to Leases" },
+        { "missing for viewers", NULL, NULL, "inplaced-pull-viewers", DOCTOR_LIMIT_PULL_VIEWERS,
+          "the policy \"inplaced-pull-viewers\" is missing, so nothing limits what the group inplaced:pull-viewers runs in the "
+          "pods of agents" },
+        { "no component", NULL, NULL, "inplaced", DOCTOR_LIMIT_PODS, NULL },
+};
+
+TEST_ROWS(test_limits_of_components, components, name, const struct ComponentRow *row) {
+        DoctorLimits limits = { .policies = json_object_new_object() };
+        cleanup(json_object_put_p) json_object *policies = limits.policies;
+        cleanup(json_object_put_p) json_object *right =
+                parse("{'metadata':{'name':'%s'}}", row->right);
+        cleanup(free_p) char *message = NULL;
+        cleanup(free_p) char *advice = NULL;
+
+        if (row->policy)
+                add_limit(&limits, row->policy, row->action ? row->policy : "other",
+                          row->action ?: "Deny");
+        doctor_limits_add_right(&limits, right);
+        assert_ok(doctor_limits_describe(&limits, row->limit, &message, &advice));
+        if (!row->message) {
+                assert_null(message);
+                return;
+        }
+        assert_string_equal(message, row->message);
+        assert_contains(advice, doctor_limit_component(row->limit));
+}
+
 TEST(test_policy_of_declared_updates) {
         cleanup(json_object_put_p) json_object *unbound = json_object_new_object();
         cleanup(json_object_put_p) json_object *hold =
