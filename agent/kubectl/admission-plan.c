@@ -97,3 +97,16 @@ int admission_check(const RolloutView *view, json_object *record, Error *reterr)
         }
         return 0;
 }
+
+/* The words are those of the API server, which has no reason of its own for it. */
+int admission_copy_refusal(const Error *refusal, Error *reterr) {
+        if (refusal->kind != ERROR_INVALID ||
+            !strstr(error_message(refusal), "pod updates may not change fields"))
+                return error_copy(reterr, refusal);
+        return error_set(reterr, ERROR_UNSUPPORTED,
+                         "admission changes more than the image, as AlwaysPullImages does in pods "
+                         "that are older than it: only new pods get the image; \"kubectl inplace "
+                         "rollout --release\" lets the controller of a workload that is held make "
+                         "them, \"kubectl set image\" that of another one; the API server says: %s",
+                         error_message(refusal));
+}

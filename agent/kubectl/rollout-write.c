@@ -9,6 +9,7 @@
 #include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
+#include "agent/kubectl/admission-plan.h"
 #include "agent/kubectl/rollout-advice.h"
 
 #define CONFLICTS_MAX 5
@@ -66,12 +67,15 @@ static int create_history(const RolloutWriter *writer, const RolloutStep *step, 
 static int send_step(const RolloutWriter *writer, const RolloutStep *step, Error *reterr) {
         KubePath path = path_of_step(writer, step);
         cleanup(json_object_put_p) json_object *object = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
         if (step->action == ROLLOUT_CREATE_REPLICA_SET)
                 return create_history(writer, step, /* is_rehearsal= */ false, reterr);
         r = session_patch(writer->watch->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step->patch,
-                          &object, reterr);
+                          &object, &error);
+        if (error.kind != ERROR_NONE)
+                return admission_copy_refusal(&error, reterr);
         if (r >= 0)
                 r = rollout_watch_note(writer->watch, object);
         return r < 0 ? r : rollout_check_answer(step->patch, object, reterr);
@@ -146,6 +150,7 @@ static int rehearse_patch(const RolloutWriter *writer, KubePath path, json_objec
         Session *session = writer->watch->session;
         cleanup(json_object_put_p) json_object *rehearsed = json_copy(patch);
         cleanup(json_object_put_p) json_object *answer = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
         if (!rehearsed)
@@ -153,7 +158,9 @@ static int rehearse_patch(const RolloutWriter *writer, KubePath path, json_objec
         path.query = session_is_dry_run(session) ? NULL : "dryRun=All";
         /* The controller writes to it as well, and a rehearsal stores nothing. */
         json_object_object_del(object_at(rehearsed, "metadata"), "resourceVersion");
-        r = session_patch(session, &path, patch_type(writer), rehearsed, &answer, reterr);
+        r = session_patch(session, &path, patch_type(writer), rehearsed, &answer, &error);
+        if (error.kind != ERROR_NONE)
+                return admission_copy_refusal(&error, reterr);
         return r < 0 || workload_is_of_kruise(writer->watch->view.kind)
                        ? r
                        : rollout_check_answer(rehearsed, answer, reterr);

@@ -325,15 +325,15 @@ def make_budget(cluster: Cluster, workload: Workload, **spec: Any) -> str:
 
 @contextmanager
 def admission(
-    cluster: Cluster, resource: str, image: str, other: str, operation: str = "UPDATE"
+    cluster: Cluster, resource: str, image: str, other: str, operation: str = "UPDATE", field: str = "image"
 ) -> Iterator[None]:
-    """Has the API server replace one image by the other, in the first container, in updates, or in creations."""
+    """Has the API server write the other into the first container with that image, in updates, or in creations."""
     names = {"name": f"images-of-{resource}"}
     version = {"apiVersion": "admissionregistration.k8s.io/v1beta1"}
     path = "/spec/containers/0" if resource == "pods" else "/spec/template/spec/containers/0"
     at = "object" + path.replace("/0", "[0]").replace("/", ".")
     rule = {"apiGroups": ["", "apps"], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
-    change = f"[JSONPatch{{op: 'replace', path: '{path}/image', value: '{other}'}}]"
+    change = f"[JSONPatch{{op: 'replace', path: '{path}/{field}', value: '{other}'}}]"
     policy = {
         "matchConstraints": {"resourceRules": [rule]},
         "matchConditions": [{"name": "image", "expression": f"{at}.image == '{image}'"}],

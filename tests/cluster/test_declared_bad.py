@@ -264,6 +264,34 @@ def test_admission_of_new_pods_and_only_in_place(cluster, controller, make, imag
         wait_updated(workload, images[1])
 
 
+@pytest.mark.parametrize("mode", ["InPlaceIfPossible", "InPlaceOnly"])
+def test_admission_that_changes_more(cluster, controller, make, images, inplace, mode):
+    """As AlwaysPullImages does in pods that are older: its own controller updates the workload, if it may or is let."""
+    workload = make("deployment")
+    uids, strategy = workload.uids(), workload.strategy()
+    declare(workload, mode)
+    written = set_template(images[1])["spec"]["template"]
+
+    def is_refused() -> bool:
+        try:
+            cluster.admin.patch(f"{PODS}/{workload.pods()[0]['metadata']['name']}", written, "strategic", dryRun="All")
+        except KubeError as error:
+            return error.code == 422
+        return False
+
+    with admission(cluster, "pods", images[1], "Always", field="imagePullPolicy"):
+        wait_until(is_refused, RUNS, "the admission policy", 0.2)
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        if mode == "InPlaceOnly":
+            said = "only new pods get the image"
+            wait_until(lambda: said in annotations_of(workload).get(STATUS, ""), RUNS, "the reason")
+            assert is_held(workload) and workload.uids() == uids
+            assert_done(inplace.run("rollout", workload.name, "--release"))
+        wait_updated(workload, images[1])
+    assert not uids & workload.uids() and workload.strategy() == strategy
+    assert "InPlaceUpdateImpossible" in events(workload) or mode == "InPlaceOnly"
+
+
 def children(pid: int) -> list[str]:
     """Runs that are under way."""
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -115,3 +115,30 @@ TEST(test_others) {
         assert_ok(check(WORKLOAD_STATEFUL_SET, "r.io/app:1", restarted, NULL));
         assert_ok(check(WORKLOAD_REPLICA_SET, "r.io/app:1", pod, NULL));
 }
+
+static const struct RefusalRow {
+        const char *name;
+        ErrorKind kind, copied;
+        const char *message;
+} refusals[] = {
+        { "another policy of the pod", ERROR_INVALID, ERROR_UNSUPPORTED,
+          "Pod \"web-0\" is invalid: spec: Forbidden: pod updates may not change fields other than "
+          "`spec.containers[*].image`" },
+        { "no name of an image", ERROR_INVALID, ERROR_INVALID,
+          "Pod \"web-0\" is invalid: spec.containers[0].image: Invalid value: \" \"" },
+        { "a webhook that says the same", ERROR_DENIED, ERROR_DENIED,
+          "admission webhook \"x\" denied the request: pod updates may not change fields" },
+};
+
+/* Only the controller of the workload can bring the images to such pods. */
+TEST_ROWS(test_refusals, refusals, name, const struct RefusalRow *row) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(error_done) Error copy = ERROR_INIT;
+
+        error_set(&error, row->kind, "%s", row->message);
+        assert_true(admission_copy_refusal(&error, &copy) < 0);
+        assert_int_equal(copy.kind, row->copied);
+        assert_contains(error_message(&copy), row->message);
+        assert_int_equal(strstr(error_message(&copy), "--release") != NULL,
+                         row->copied == ERROR_UNSUPPORTED);
+}
