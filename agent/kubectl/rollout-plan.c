@@ -724,8 +724,8 @@ static const char *after_abandon(const RolloutView *view, json_object *record) {
                        : "its controller brings its pods to its template now";
 }
 
-/* The controller makes none while it is paused, and one of the same template has the same name: it had not seen the pause yet
- * when it scaled another one up. */
+/* The controller makes none while it is paused, and one of the same template has the same name: it has made this one before it
+ * saw the pause, and scaled another one up before it saw this one. */
 static bool is_made_anew(json_object *replica_set, json_object *record) {
         const char *uid = json_get_text(record, "uid");
 

@@ -14,7 +14,8 @@
 #include "agent/kubectl/workload.h"
 
 /* The record: {"state", "mode", "by", "since", "before": {container: image}, "after": ..., "former": the part of
- * the spec that gives the workload back, "revision": of the pods before, or the name of their ReplicaSet, "uid": of that,
+ * the spec that gives the workload back, "revision": of the pods before, or the name of their ReplicaSet,
+ * "uid": of that, empty if its controller had not seen it yet,
  * "partition": of a StatefulSet after the update, where it is another one than before,
  * "first": the number of pods after which it waits,
  * "written": "before" or "after", the images that the template of a Deployment or ReplicaSet has got,

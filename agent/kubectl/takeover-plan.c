@@ -282,6 +282,13 @@ static int add_all(json_object *images, json_object *others) {
         return 0;
 }
 
+/* A ReplicaSet that its controller has not seen yet is unknown to the Deployment's as well, which sees it in the same list. */
+static const char *uid_if_seen(json_object *replica_set) {
+        const char *uid = object_text(replica_set, "metadata.uid");
+
+        return uid && object_is_observed(replica_set) ? uid : "";
+}
+
 static int make_record(const RolloutView *view, const RolloutRequest *request, json_object *base,
                        json_object *before, json_object *after, json_object **ret) {
         cleanup(json_object_put_p) json_object *record = json_object_new_object();
@@ -297,7 +304,7 @@ static int make_record(const RolloutView *view, const RolloutRequest *request, j
             patch_add(record, "after", json_object_get(after)) < 0 ||
             patch_add_text(record, "revision", revision) < 0 ||
             (view_kind(view)->has_replica_sets &&
-             patch_add_filled(record, "uid", object_text(base, "metadata.uid")) < 0) ||
+             patch_add_text(record, "uid", uid_if_seen(base)) < 0) ||
             (request->undone && patch_add_bool(record, "undoes", true) < 0))
                 return -ENOMEM;
 
