@@ -183,11 +183,16 @@ class Pod:
         return {one["name"]: one["restartCount"] for one in _statuses(self.get())}
 
     def wait_restarted(self, name: str, times: int = 1, timeout: float = 30) -> Object:
-        """Waits until it runs again, for so many times in all; returns its status."""
+        """Waits until it runs again, for so many times in all; returns its status.
+
+        A start that containerd has failed by its own fault is no restart that anyone asked for.
+        """
 
         def runs_again(pod: Object) -> bool:
             status = _status_in(pod, name)
-            return status.get("restartCount") == times and "running" in status["state"]
+            if "running" not in status.get("state", {}):
+                return False
+            return status["restartCount"] - _was_failed_by_containerd(status) == times
 
         return _status_in(self.wait(runs_again, timeout), name)
 
@@ -298,6 +303,14 @@ def expected_meta(pod: Object) -> list[Object]:
         for status in _statuses(pod)
         if status["name"] in known and "containerID" in status
     ]
+
+
+def _was_failed_by_containerd(status: Object) -> bool:
+    """Whether the container before the newest one never ran, because containerd took the pod's sandbox, which is well,
+    for one without a process: it then looks for the namespaces of process 0. The kubelet tries again.
+    """
+    last = status.get("lastState", {}).get("terminated", {})
+    return last.get("reason") == "StartError" and "/proc/0/ns/" in last.get("message", "")
 
 
 def _statuses(pod: Object) -> Sequence[Object]:
