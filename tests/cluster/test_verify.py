@@ -61,7 +61,7 @@ def wait_metric(agent, verdict: str, n: int) -> None:
 
 def restart(agent, *arguments: str, timeout: float = 60):
     """The exit status, and the containers that the command reports."""
-    ran = agent.ctl("-o", "json", "restart", *arguments, timeout=timeout)
+    ran = agent.ctl("-o", "json", "restart", *arguments, timeout=stretch(timeout * SLOWLY))
     return ran, json.loads(ran.stdout)["containers"] if ran.stdout else []
 
 
@@ -251,13 +251,16 @@ def test_sidecars_end_after_what_they_serve(node_agent, make_pod, tools):
     sidecars = [ends(name, restartPolicy="Always") for name in ("first", "second")]
     more = {"initContainers": sidecars, "terminationGracePeriodSeconds": 30}
     pod = make_pod(ends("main", 1), owner=False, **more)
+    for name in ("main", "second", "first"):
+        pod.wait_heeds_term(name)
     ran, said = restart(node_agent, pod.name, "--wait")
     assert ran.returncode == 0, ran.stderr
     assert {one["container"]: one["phase"] for one in said} == dict.fromkeys(
         ("main", "first", "second"), "Running"
     )
-    assert pod.lines("notes") == ["main", "second", "first"]
-    assert pod.restarts() == {"main": 1, "first": 1, "second": 1}
+    notes, killed = pod.lines("notes"), pod.events("Killing")
+    assert notes == ["main", "second", "first"], (said, [one["message"] for one in killed], pod.get()["status"])
+    assert pod.restarts() == {"main": 1, "first": 1, "second": 1}, pod.get()["status"]
 
 
 def test_the_api_server_is_away(start_node_agent, control_plane, folder, make_pod, tools):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -261,6 +262,21 @@ class Pod:
             return found if "HOSTNAME" in found else None
 
         return wait_until(read, 10, f"the environment of {name} of {self.name}", pause=0.01)
+
+    def wait_heeds_term(self, name: str) -> None:
+        """Waits until its first process handles SIGTERM.
+
+        A container runs, and may be ready, before its shell has come to the trap, and the kernel keeps from the first
+        process of a container what that does not handle: the process would go on until it is killed.
+        """
+        self.environment(name)  # the runtime's own process, which handles it, has become the container's
+
+        def heeds_term() -> bool:
+            text = Path(f"/proc/{self.process(name)}/status").read_text()
+            caught = int(text.partition("\nSigCgt:")[2].split()[0], 16)
+            return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+        wait_until(heeds_term, 10, f"handler of SIGTERM in {name} of {self.name}", pause=0.01)
 
     def wait_environment(self, name: str, variable: str, value: str, timeout: float = 30) -> None:
         """Waits until the process was started with that value; other processes may come and go before."""
