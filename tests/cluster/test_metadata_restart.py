@@ -69,8 +69,10 @@ def coloured(node_agent, make_pod, tools):
         command = until_term(f"{at_term}\necho term >>/data/notes")
         command[2] = f"{script}\n{command[2]}"
         main = container("main", tools, env=_COLOUR, command=command, **more)
-        pod = make_pod(main, annotations={"colour": "red"}, terminationGracePeriodSeconds=10)
+        # A hook has this time, too, and on a busy machine its server may need some of it.
+        pod = make_pod(main, annotations={"colour": "red"}, terminationGracePeriodSeconds=30)
         pod.wait_meta()
+        pod.wait_heeds_term("main")
         return pod
 
     return make
@@ -79,7 +81,7 @@ def coloured(node_agent, make_pod, tools):
 def wait_blue(pod, name: str = "main", times: int = 1) -> None:
     """Waits for so many restarts, and checks the new value in the process."""
     pod.wait_restarted(name, times)
-    assert pod.environment(name)["COLOUR"] == "blue"
+    assert pod.environment(name)["COLOUR"] == "blue", pod.story()
 
 
 def patches_of(control_plane, pod) -> int:
@@ -286,8 +288,8 @@ def test_runs_the_hook_before_the_stop(coloured, settle, kind):
     wait_blue(pod)
     settle()
     assert pod.events("FailedPreStopHook") == []
-    assert [line.rstrip() for line in pod.lines("notes")] == [note, "term"]
-    assert pod.restarts() == {"main": 1}
+    assert [line.rstrip() for line in pod.lines("notes")] == [note, "term"], pod.story()
+    assert pod.restarts() == {"main": 1}, pod.story()
 
 
 def test_a_hook_that_was_to_use_tls(coloured):
@@ -337,7 +339,7 @@ def test_reports_the_stop_as_the_kubelet_does(coloured):
 
 
 def test_a_process_has_its_grace_period(coloured):
-    """The process needs three of its ten seconds to end."""
+    """The process needs three of its thirty seconds to end."""
     pod = coloured("trap 'sleep 3; echo orderly >>/data/notes; exit 0' TERM; sleep 3600 & wait")
     pod.begin_update(annotations={"colour": "blue"})
     wait_blue(pod)

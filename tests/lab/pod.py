@@ -219,8 +219,16 @@ class Pod:
 
     def wait_event(self, reason: str, timeout: float = 10) -> Object:
         about = self._list_of_events(reason)
-        found = self.kube.wait_until(lambda: self.events(reason), about, timeout, f"event {reason} of {self.name}")
+        found = self.kube.wait_until(
+            lambda: self.events(reason), about, timeout, lambda: f"event {reason} of {self.name}, only:\n{self.story()}"
+        )
         return found[0]
+
+    def story(self) -> str:
+        """All events about it and the statuses of its containers, for the message of a test that fails."""
+        path, query = self._list_of_events(None)
+        told = [f"{_author(one)}: {one['reason']}: {one['message']}" for one in self.kube.list(path, **query)]
+        return "\n".join([*told, *(json.dumps(one) for one in _statuses(self.kube.find(self.path) or {}))])
 
     def _list_of_events(self, reason: str | None) -> tuple[str, dict[str, str]]:
         selector = f"involvedObject.uid={self.uid}" + (f",reason={reason}" if reason else "")
