@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -137,10 +140,19 @@ def assert_prompt(agent: Agent, calls: int = 30) -> None:
 
     The whole machine may stand still for a moment, but hardly during each call.
     """
-    slowest = []
+    slowest: list[float] = []
     while not slowest or slowest[-1] >= stretch(_PROMPT):
-        assert len(slowest) < 3, f"the slowest answers took {slowest} s"
+        assert len(slowest) < 3, (
+            f"the slowest answers took {slowest} s, with a load of {os.getloadavg()[0]}; "
+            f"the agent has used {_processor_seconds(agent)} s of a processor"
+        )
         slowest.append(_slowest_answer(agent, calls))
+
+
+def _processor_seconds(agent: Agent) -> float:
+    """In all since its start; an agent that is slow because it is busy has used most of the time."""
+    fields = Path(f"/proc/{agent.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _slowest_answer(agent: Agent, calls: int) -> float:
@@ -159,9 +171,21 @@ def _slowest_answer(agent: Agent, calls: int) -> float:
 def no_leak(agent: Agent, timeout: float = 10) -> Iterator[None]:
     """Descriptors that the block caused to be opened are closed some time after it."""
     before = agent.descriptors()
+    files = _open_files(agent)
     yield
     wait_until(
         lambda: agent.descriptors() <= before,
         timeout * sanitizers.SLOWNESS,
-        lambda: f"end of {agent.descriptors() - before} descriptors",
+        lambda: f"end of {agent.descriptors() - before} descriptors: more are {_open_files(agent) - files}, "
+        f"fewer are {files - _open_files(agent)}",
     )
+
+
+def _open_files(agent: Agent) -> Counter[str]:
+    """The files behind its descriptors, such as "socket" or a file's name."""
+    folder = Path(f"/proc/{agent.process.pid}/fd")
+    found: Counter[str] = Counter()
+    for descriptor in os.listdir(folder):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found[os.readlink(folder / descriptor).partition(":[")[0]] += 1
+    return found
