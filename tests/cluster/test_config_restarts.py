@@ -284,7 +284,8 @@ def test_bad_value(cluster, restarter, make_user):
 def test_value_with_which_a_container_hangs(cluster, restarter, make_user):
     """The next value does not wait until the restart with the one before has failed."""
     path = make_config(cluster, "hanging", VALUE="good")
-    probe = {"exec": {"command": ["/bin/sh", "-c", '[ "$VALUE" != hangs ]']}, "periodSeconds": 1}
+    asks = {"command": ["/bin/sh", "-c", '[ "$VALUE" != hangs ]']}
+    probe = {"exec": asks, "periodSeconds": 1, "timeoutSeconds": 10}
     workload = make_user(replicas=3, env=from_key("hanging", "VALUE"), readinessProbe=probe)
     wait_known(cluster, path)
     wait_old(workload)

@@ -414,7 +414,7 @@ def test_first_after_all(make, by_proxy, proxy, inplace, images, kind):
 
 def test_first_of_the_ready(cluster, make, inplace, images):
     """Pods that are not ready come last, and none changes while they use up --max-unavailable."""
-    probe = {"exec": {"command": ["/bin/sh", "-c", "! test -e /dev/shm/ill"]}, "periodSeconds": 1}
+    probe = {"exec": {"command": ["/bin/sh", "-c", "! test -e /dev/shm/ill"]}, "periodSeconds": 1, "timeoutSeconds": 10}
     container = {"image": images[0], "command": until_term(), "readinessProbe": probe}
     workload = make("deployment", 4, pod={"containers": [{"name": "main", **container}]})
     ill = [pod["metadata"]["name"] for pod in workload.pods()][:2]

@@ -635,7 +635,7 @@ def test_away_at_the_beginning(make, by_proxy, proxy, images):
 def test_no_progress(make, inplace, registry, folder, images):
     """A pod that never becomes ready ends the update after ten minutes, which pass in a moment here."""
     unready = registry.push_image("t/rollout", "unready", [1000], busybox=True, env={"NEEDS": "service"}).reference
-    probe = {"exec": {"command": ["/bin/sh", "-c", '[ -z "$NEEDS" ]']}, "periodSeconds": 1}
+    probe = {"exec": {"command": ["/bin/sh", "-c", '[ -z "$NEEDS" ]']}, "periodSeconds": 1, "timeoutSeconds": 10}
     container = {"name": "main", "image": images[0], "command": until_term(), "readinessProbe": probe}
     workload = make("deployment", pod={"containers": [container]})
     jump = folder / "jump"

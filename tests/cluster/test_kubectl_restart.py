@@ -439,7 +439,8 @@ def test_scaled_while_it_waits(bare, person, make_workload, images):
     """A pod waits for its turn because of one that is not ready, which then goes."""
     ill = "/data/ill"
     main = container("main", images[0].reference)
-    main["readinessProbe"] = {"exec": {"command": shell(f"[ ! -e {ill} ]")}, "periodSeconds": 1, "failureThreshold": 1}
+    often = {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 1}
+    main["readinessProbe"] = {"exec": {"command": shell(f"[ ! -e {ill} ]")}, **often}
     pod = {"containers": [main], "volumes": [{"name": "data", "emptyDir": {}}]}
     workload = make_workload("statefulset", 3, pod=pod)
     bare.kubectl("exec", f"{workload.app}-2", "--", *shell(f"touch {ill}"))
@@ -572,7 +573,7 @@ def test_pods_that_become_ready_meanwhile(folder, person, make_workload, images)
         "command": until_term("sleep 2"),
         "volumeMounts": [{"name": "ill", "mountPath": "/ill"}],
         "readinessProbe": {"exec": {"command": ["/bin/sh", "-c", "! test -e /ill/$HOSTNAME"]}, "periodSeconds": 1,
-                           "initialDelaySeconds": 5, "failureThreshold": 1},
+                           "timeoutSeconds": 10, "initialDelaySeconds": 5, "failureThreshold": 1},
     }
     volume = {"name": "ill", "hostPath": {"path": str(shared)}}
     workload = make_workload("deployment", 3, pod={"containers": [container], "volumes": [volume]})
