@@ -49,13 +49,14 @@ class Oracle:
             "each restart happens exactly once": self._check_lives,
             "pods are ready, verified and the same as before": self._check_pods,
             "no image is missing or too many": lambda: _await(self._faults_of_images),
-            "a finished image stays finished": lambda: list(self._regressions.values()),
+            "a finished image stays finished": self._check_regressions,
             "probes report what is so": self._check_probes,
             "no workload is held, no pod is replaced": self._check_workloads,
             "descriptors, threads and memory do not grow": self._check_growth,
             "no secret is in any log": self._check_secrets,
         }
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
 
     def _see(self, document: Object) -> None:
         """Notes regressions, which may not be seen any more at the end."""
@@ -167,6 +168,15 @@ class Oracle:
             listed = (document["status"]["imageStatuses"].get(name) or {}).get("tags") or []
             extra = [one["tag"] for one in listed if f"{name}:{one['tag']}" not in images.wanted]
             found += [f"{name}:{tag} was withdrawn, and is in the status" for tag in extra]
+        return found
+
+    def _check_regressions(self) -> list[str]:
+        """A watcher that has died, or has seen no image that was finished, has not judged anything."""
+        found = list(self._regressions.values())
+        if not self._watcher.is_alive():
+            found.append("the watcher of the NodeImage has died, see above")
+        if not self._finished:
+            found.append("no image was seen finished")
         return found
 
     def _check_probes(self) -> list[str]:
