@@ -66,6 +66,7 @@ def test_lives(life, wanted, requests, complaint):
 
 def test_growth():
     growth = Growth("agent", lambda: None)
+    assert growth.complaints() == ["agent was never measured"]
     growth.samples = [Sample(second, 30 + second, 9, 20_000 + second % 7, 4000) for second in range(200)]
     assert growth.complaints() == ["agent has grown: descriptors from 109 to 190"]
     assert "agent: descriptors 109 → 190 in 199 s, +3600 an hour" in list(growth.lines())

@@ -52,10 +52,11 @@ class Growth:
             yield f"{self.name}: {what} {first} → {last} in {span:.0f} s, {slope * 3600:+.0f} an hour"
 
     def complaints(self) -> list[str]:
+        if not self.samples:
+            return [f"{self.name} was never measured"]
         return [
             f"{self.name} has grown: {what} from {first} to {last}"
             for what, allowed in _ALLOWANCE.items()
-            if self.samples
             for first, last in [ends(self.samples, what)]
             if last - first > allowed
         ]
