@@ -95,7 +95,9 @@ class Chaos:
     # Disturbances as the schedule names them: each returns the function that ends it
 
     def _kill(self, action: Action) -> Callable[[], object]:
-        self._programs[action.who].process().kill9()
+        ended = self._programs[action.who].process().kill9()
+        if ended.code != -signal.SIGKILL:
+            self.ended.append((action.who, ended.code))  # it had ended just before
         self._down.add(action.who)
         return lambda: self._start(action.who)
 

@@ -45,7 +45,6 @@ class Oracle:
         self._finished: set[tuple[str, int]] = set()
         self.checks: dict[str, Callable[[], list[str]]] = {
             "each request is fulfilled, or refused with a reason": self._check_requests,
-            "no program under test ends by itself": self._check_ends,
             "each restart happens exactly once": self._check_lives,
             "pods are ready, verified and the same as before": self._check_pods,
             "no image is missing or too many": lambda: _await(self._faults_of_images),
@@ -54,6 +53,8 @@ class Oracle:
             "no workload is held, no pod is replaced": self._check_workloads,
             "descriptors, threads and memory do not grow": self._check_growth,
             "no secret is in any log": self._check_secrets,
+            # Last, since a program may end while the others are checked.
+            "no program under test ends by itself": self._check_ends,
         }
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
@@ -104,6 +105,7 @@ class Oracle:
 
     def _check_ends(self) -> list[str]:
         """A controller may end, and be started again: when another one leads, or its API server is away for long."""
+        self._chaos.revive()
         return [
             f"{name} ended by itself with {code}"
             for name, code in self._chaos.ended
