@@ -64,6 +64,14 @@ class Ledger:
     seconds: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    def refuse(self, code: int, complaint: str) -> None:
+        """Notes the complaint of a command; one that a signal has ended has refused nothing."""
+        reason = " | ".join(complaint.split("\n")).strip(" |")
+        if code < 0:
+            self.problems.append(f"a command ended by signal {-code}: {reason}")
+        else:
+            self.refused.append(reason)
+
 
 class Actor(threading.Thread):
     """Makes the requests of its plan at their times; after `end`, no more. `set_up` comes before."""
@@ -208,7 +216,7 @@ class Pulls(Actor):
             self.ledger.fulfilled += 1
             self.present.add(reference)
         else:
-            self.ledger.refused.append(_reason(done.stderr))
+            self.ledger.refuse(done.returncode, done.stderr)
 
 
 class Remover(Actor):
@@ -299,7 +307,7 @@ class Podded(Actor):
             self.ledger.fulfilled += 1
             self.least += 1
         else:
-            self.ledger.refused.append(_reason(done.stderr))
+            self.ledger.refuse(done.returncode, done.stderr)
 
 
 class Annotated(Podded):
@@ -417,7 +425,7 @@ class Updated(Actor):
             ran = self.world.person.run(*command, timeout=PATIENCE)
             if ran.code == 0:
                 return
-            self.ledger.refused.append(_reason(ran.stderr))
+            self.ledger.refuse(ran.code, ran.stderr)
             time.sleep(1)
         raise TimeoutError(f"{command} failed {_MOST_ATTEMPTS} times: {ran.stderr}")
 
@@ -472,7 +480,3 @@ def make_actors(world: World, plan: list[Action]) -> list[Actor]:
 
 def _name_of(reference: str) -> str:
     return documents.split_reference(reference)[0]
-
-
-def _reason(text: str) -> str:
-    return " | ".join(text.split("\n")).strip(" |")
