@@ -186,7 +186,12 @@ class Images(Actor):
         document = self.node_image.get
         self.wait(lambda: not self.unfinished(document()), lambda: f"end of {self.unfinished(document())}")
         self.ledger.fulfilled += 1
-        self.ledger.refused += [f"{one}: missing" for one, phase in self.wanted.items() if phase == "Failed"]
+        refused = [one for one, phase in self.wanted.items() if phase == "Failed"]
+        if refused:
+            answered = self.insist(document)
+            self.ledger.refused += [
+                (documents.find_tag_status(answered, one) or {}).get("message", "") for one in refused
+            ]
 
     def unfinished(self, document: Object) -> dict[str, object]:
         """The wanted images that are not done yet, with their statuses."""
