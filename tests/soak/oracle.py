@@ -28,6 +28,7 @@ from lives import Life, Verdict, judge
 from world import World, secret
 
 _SETTLE = 120  # seconds
+_MOST_REFUSED = 5  # requests of one actor that may all meet a disturbance
 _WATCH_EVERY = 0.3
 
 
@@ -88,6 +89,11 @@ class Oracle:
     def _check_requests(self) -> list[str]:
         found = [f"{actor.name}: {one}" for actor in self._actors for one in actor.ledger.problems]
         found += [f"{actor.name} still waits" for actor in self._actors if actor.is_alive()]
+        found += [
+            f"{actor.name}: none of {actor.ledger.made} requests was fulfilled"
+            for actor in self._actors
+            if actor.ledger.made > _MOST_REFUSED and not actor.ledger.fulfilled
+        ]
         found += [
             f"{actor.name}: refused without a reason"
             for actor in self._actors
