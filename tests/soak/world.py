@@ -36,6 +36,7 @@ BINDING = f"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybinding
 PODS = "/api/v1/namespaces/default/pods"
 
 _SECRET = "s3cr3t"  # a part of every value that no log may contain
+_KEEP_EVENTS = "--event-ttl=720h"  # the pods that were made are counted by their events
 _DISK_MEGABYTES = 256
 _SIZES = (1_000, 200_000, 3_000_000, 12_000_000)  # sizes of the images, in turn
 
@@ -60,7 +61,7 @@ class World(Closing):
         self.registry = self._stack.enter_context(Registry(folder / "registry"))
         self.vault = self._stack.enter_context(Registry(folder / "vault", credentials=("soak", password)))
         self.control_plane = self._stack.enter_context(
-            ControlPlane(folder / "cp", controllers=True, scheduler=True, apiserver_flags=ADMISSION)
+            ControlPlane(folder / "cp", controllers=True, scheduler=True, apiserver_flags=(*ADMISSION, _KEEP_EVENTS))
         )
         self.control_plane.install()
         api = ("127.0.0.1", self.control_plane.port)
