@@ -7,6 +7,7 @@ takes a moment after the last disturbance is waited for, with a limit.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import threading
 import time
@@ -225,7 +226,8 @@ class Oracle:
 
     def _check_secrets(self) -> list[str]:
         kubeconfig = yaml.safe_load((self._world.folder / "agent.conf").read_text())
-        needles = [secret("").encode(), kubeconfig["users"][0]["user"]["token"].encode()]
+        login = base64.b64encode(":".join(self._world.vault.credentials).encode())  # as in a header and in a pull secret
+        needles = [secret("").encode(), kubeconfig["users"][0]["user"]["token"].encode(), login]
         return [
             f"{path} has {text.count(needle)} times a secret: {_around(text, needle)}"
             for path, text in self._texts()
