@@ -50,8 +50,8 @@ def _code_lines(text: str) -> Iterator[tuple[int, str, str]]:
     in_comment = False
     for number, line in enumerate(text.splitlines(), 1):
         code = _NOISE.sub(_blank, line)
-        if in_comment or code.lstrip().startswith("*"):
-            in_comment = in_comment and "*/" not in code
+        if in_comment:
+            in_comment = "*/" not in code
             continue
         if "/*" in code:
             in_comment = True
@@ -65,8 +65,8 @@ def list_mutations(text: str) -> list[Mutation]:
     found = []
     for number, line, code in _code_lines(text):
         changed = []
-        for token in _TOKENS.finditer(code):
-            changed.append(line[: token.start()] + _SWAPS[token[0]] + line[token.end() :])
+        for token in _TOKENS.finditer(code + " "):  # a condition that goes on below ends with its operator
+            changed.append((line[: token.start()] + _SWAPS[token[0]] + line[token.end() :]).rstrip())
         for value in _NUMBER.finditer(code):
             changed.append(line[: value.start()] + str(int(value[0]) + 1) + line[value.end() :])
         if _STATEMENT.match(code) and not _DECLARATION.match(code):

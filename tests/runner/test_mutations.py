@@ -21,6 +21,8 @@ from mutations import apply, choose, list_mutations  # noqa: E402
         ("        if (!a)", {"        if (a)"}),
         ("        call(a, 1);", {"        call(a, 2);", "        ;"}),
         ("        a->b = c;", {"        ;"}),
+        ("        *a = b;", {"        ;"}),
+        ("        if (a &&", {"        if (a ||"}),
         ("        return 0;", {"        return -EINVAL;", "        return 1;"}),
         # Neither texts nor comments nor declarations, and no pointers.
         ('        f("a < 1", x) /* 2 */', set()),
