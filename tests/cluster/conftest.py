@@ -13,6 +13,7 @@ The other fixtures are in fixtures.py.
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,7 +21,8 @@ from pathlib import Path
 
 import pytest
 
-sys.dont_write_bytecode = True
+sys.pycache_prefix = os.environ.get("INPLACED_BYTECODE")
+sys.dont_write_bytecode = sys.pycache_prefix is None
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 pytest.register_assert_rewrite("declared", "faults", "rollouts")  # so that an assertion shows its values
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-sys.dont_write_bytecode = True
+sys.pycache_prefix = os.environ.get("INPLACED_BYTECODE")
+sys.dont_write_bytecode = sys.pycache_prefix is None
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cluster.conftest import *  # noqa: E402, F401, F403

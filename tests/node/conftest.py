@@ -6,10 +6,12 @@
 What they have at hand is in fixtures.py.
 """
 
+import os
 import sys
 from pathlib import Path
 
-sys.dont_write_bytecode = True
+sys.pycache_prefix = os.environ.get("INPLACED_BYTECODE")
+sys.dont_write_bytecode = sys.pycache_prefix is None
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fixtures import *  # noqa: E402, F401, F403

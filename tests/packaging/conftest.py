@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-sys.dont_write_bytecode = True
+sys.pycache_prefix = os.environ.get("INPLACED_BYTECODE")
+sys.dont_write_bytecode = sys.pycache_prefix is None
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
