@@ -44,6 +44,7 @@ _TIMEOUT_SECONDS = 60
 _PATIENCE = 3
 # The tests of a long file that one worker runs together. On further runtimes no file has a cluster of its own.
 _PART_SECONDS = 1200 if runtimes.NAME == runtimes.DEFAULT else 60
+_LASTING_SECONDS = 200  # for one test
 _AGENTS = pytest.StashKey[list[Agent]]()
 
 PushImage = Callable[..., PushedImage]
@@ -91,20 +92,24 @@ def _seconds_of(item: pytest.Item) -> float:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Moves the longest tests to the front, since each of several workers runs a file, or a part of one, at a time.
 
-    Before them go the files that share no cluster with others: no worker has begun the shared one then, and has both.
+    Before them go the files that share no cluster with others: no worker has begun the shared one then, and has both; and
+    before these the files with a single test of minutes, which would be left at the end for one worker alone.
     xdist reads the names of the parts in this hook, too.
     """
     config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item)])
     items[:] = [item for item in items if _is_wanted(item)]
     sizes: dict[Path, float] = {}
-    sharing = set()
+    sharing, lasting = set(), set()
     for item in items:
         sizes[item.path] = sizes.get(item.path, 0) + _seconds_of(item)
+        if _seconds_of(item) >= _LASTING_SECONDS:
+            lasting.add(item.path)
         if "control_plane" in getattr(item, "fixturenames", ()):
             sharing.add(item.path)
     # Each file stays together, and tests as long as each other keep their order.
     items.sort(
         key=lambda item: (
+            item.path not in lasting,
             item.path in sharing,
             -sizes[item.path],
             item.path,
