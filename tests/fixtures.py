@@ -7,6 +7,7 @@ One real runtime and one real registry serve all tests, so a test names its imag
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import threading
@@ -42,8 +43,9 @@ _NOT_HERE = set(read_reasons(_ELSEWHERE.read_text())) if _ELSEWHERE.exists() els
 _RUNTIME_FIXTURES = {"runtime", "new_runtime", "node"}
 _TIMEOUT_SECONDS = 60
 _PATIENCE = 3
-# The tests of a long file that one worker runs together. On further runtimes no file has a cluster of its own.
-_PART_SECONDS = 1200 if runtimes.NAME == runtimes.DEFAULT else 60
+# The most of a long file that one worker runs together. Each part may have a cluster of its own, but not on further
+# runtimes. With sanitizers a stage has fewer files with one, and is over sooner.
+_PART_SECONDS = 60 if runtimes.NAME != runtimes.DEFAULT else 250 if sanitizers.NAME else 1800
 _LASTING_SECONDS = 200  # for one test
 _AGENTS = pytest.StashKey[list[Agent]]()
 
@@ -82,10 +84,14 @@ def _is_wanted(item: pytest.Item) -> bool:
 
 def _seconds_of(item: pytest.Item) -> float:
     """About so many, on a machine with nothing else to do."""
+    limit = item.get_closest_marker("timeout")
     if item.get_closest_marker("slow"):
-        limit = item.get_closest_marker("timeout")
-        return limit.args[0] / 4 if limit else 30
-    return 7 if item.get_closest_marker("containers") else 1
+        seconds = limit.args[0] / 4 if limit else 30
+        return seconds or _LASTING_SECONDS  # 0 is no limit
+    if item.get_closest_marker("containers"):
+        # A test with another limit than its file has it for a reason.
+        return limit.args[0] / 10 if limit in item.own_markers else 7
+    return 1
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -120,7 +126,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         before = seconds_before.get(item.path, 0.0)
         seconds_before[item.path] = before + _seconds_of(item)
-        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{int(before / _PART_SECONDS)}"))
+        n_parts = math.ceil(sizes[item.path] / _PART_SECONDS)
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{int(before / sizes[item.path] * n_parts)}"))
         if _is_in(_MAIN, item):
             item.add_marker(pytest.mark.main)
         if _is_in(_OLDER, item):

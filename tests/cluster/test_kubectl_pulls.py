@@ -51,7 +51,7 @@ MakePod = Callable[..., Pod]
 
 @pytest.fixture(scope="module")
 def cluster(session_folder, registry) -> Iterator[Cluster]:
-    with Cluster(session_folder / "pulls", registry) as made:
+    with Cluster(session_folder / f"pulls-{next(_numbers)}", registry) as made:  # a process may run several parts
         made.prepare()
         image = push_agent_images(registry, "inplaced")[0]
         made.kubectl("apply", "-k", made.write_kustomization(image, components=["pull-viewers"]))

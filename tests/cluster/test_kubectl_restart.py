@@ -5,6 +5,7 @@ agent, and by ContainerRecreateRequests; in batches, and what it says when it ca
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
@@ -32,6 +33,7 @@ from lab.wait import wait_until
 
 pytestmark = pytest.mark.containers
 
+_numbers = itertools.count(1)  # a process may run several parts of this file
 _REQUESTS = "/apis/apps.kruise.io/v1beta1/namespaces/default/containerrecreaterequests"
 
 
@@ -273,7 +275,7 @@ def test_agent_agrees(inplace, node_agent, make_pod, tools, settle):
 
 @pytest.fixture(scope="module")
 def bare(session_folder, registry) -> Iterator[Cluster]:
-    with Cluster(session_folder / "bare", registry, hasty=False) as made:
+    with Cluster(session_folder / f"bare-{next(_numbers)}", registry, hasty=False) as made:
         yield made
 
 
