@@ -218,6 +218,30 @@ def test_what_the_stage_cluster_needs_is_built(checkout, write_script, run):
         assert f"==> cluster on Kubernetes {release}, dev: 1 passed, 0 failed" in done.stdout
 
 
+SOAK = """
+report=${!#}
+for _ in {1..600}; do [ -e build/dev/linted ] && break; sleep 0.1; done
+[ -e build/dev/linted ] && kind=system-out || kind=failure
+echo SOAKED
+echo '<testsuite><testcase classname="soak" name="promise" time="0"><'$kind' message="alone"/></testcase></testsuite>' >"$report"
+[ "$kind" != failure ]"""
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("stages", "last_line"), [(["lint", "soak"], "2 passed, 0 failed"), (["soak"], "0 passed, 1 failed")]
+)
+def test_the_soak_runs_beside_other_stages(checkout, write_script, run, stages, last_line):
+    """Counts as a stage of its own."""
+    (checkout / "CMakeLists.txt").write_text(CMAKE.format(tests="test(lint/a touch linted)\n"))
+    for name in ("cluster/control-plane", "cluster/clients"):
+        write_script(f"checkout/tests/{name}/build", "true")
+    write_script("checkout/tests/soak/run", SOAK if len(stages) > 1 else SOAK.replace("{1..600}", "1"))
+    done = run("tests/run", *(word for stage in stages for word in ("--only", stage)), cwd=checkout)
+    assert done.stdout.splitlines()[-1] == last_line, done.stdout
+    assert done.stdout.count("SOAKED") == 1 and "==> soak, dev: " in done.stdout
+
+
 @pytest.fixture
 def small(checkout, write_script):
     """A checkout with a test of each language, and no control plane."""
