@@ -167,8 +167,8 @@ Api *api_free(Api *api) {
         while (api->watches)
                 watch_drop(api->watches);
         pulls_free(api->pulls);
-        listener_free(api->listener);
         rpc_server_free(api->server);
+        listener_free(api->listener); /* passes on what gRPC says at the end */
         free(api->node_name);
         free(api->restart_group_name);
         free(api);

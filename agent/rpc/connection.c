@@ -107,7 +107,3 @@ bool connection_is_alive(const Connection *connection) {
 
         return poll(&poll_fd, 1, 0) == 0;
 }
-
-void connection_shut_down(Connection *connection) {
-        (void) shutdown(connection->fd, SHUT_RDWR);
-}

@@ -34,6 +34,3 @@ Connection *connection_free(Connection *connection);
 
 /* Asks the kernel, so that the answer is never stale. */
 bool connection_is_alive(const Connection *connection);
-
-/* Ends the connection for both sides, gRPC's included. */
-void connection_shut_down(Connection *connection);

@@ -15,7 +15,8 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
-#include "agent/rpc/connection.h"
+#include "agent/rpc/frame-spec.h"
+#include "agent/rpc/guard.h"
 #include "agent/rpc/room.h"
 
 #define REFUSED_MAX 16 /* connections beyond the limits that are accepted to get the reason */
@@ -28,14 +29,25 @@ static const RoomLimits connection_limits = {
         .for_all = 256,
 };
 
+typedef struct User User;
+
+/* A user other than root whose budget is not full, or who has connections. */
+struct User {
+        LIST_LINKS(User);
+        uid_t uid;
+        size_t n_clients;
+        FrameBudget budget;
+};
+
 typedef struct Client Client;
 
 /* A connection that was accepted. */
 struct Client {
         LIST_LINKS(Client);
         Listener *listener;
-        Connection *connection;
+        Guard *guard;
         uid_t uid;
+        User *user; /* NULL: root */
         bool is_root;
         bool is_refused;
         void *handle; /* argument of on_left */
@@ -63,14 +75,48 @@ struct Listener {
 
         Client *clients;
         size_t n_clients;
+        User *users;
 };
 
 DEFINE_CLEANUP(Listener *, listener_free)
 
+static void listener_forget_users(Listener *listener, bool all) {
+        uint64_t now_usec = loop_now_usec(listener->event);
+        User *next;
+
+        for (User *user = listener->users; user; user = next) {
+                next = user->next;
+                if (user->n_clients == 0 &&
+                    (all || frame_budget_is_full(&user->budget, now_usec))) {
+                        list_remove(&listener->users, user);
+                        free(user);
+                }
+        }
+}
+
+static User *listener_find_user(Listener *listener, uid_t uid) {
+        User *user;
+
+        for (user = listener->users; user; user = user->next)
+                if (user->uid == uid)
+                        return user;
+
+        user = malloc(sizeof(*user));
+        if (!user)
+                return NULL;
+
+        *user = (User){ .uid = uid };
+        frame_budget_init(&user->budget, loop_now_usec(listener->event));
+        list_prepend(&listener->users, user);
+        return user;
+}
+
 static Client *client_free(Client *client) {
         list_remove(&client->listener->clients, client);
         client->listener->n_clients--;
-        connection_free(client->connection);
+        if (client->user)
+                client->user->n_clients--;
+        guard_free(client->guard);
         free(client);
         return NULL;
 }
@@ -83,7 +129,7 @@ static void client_leave(Client *client) {
         listener->on_left(handle, listener->userdata);
 }
 
-static int on_client_left(Connection *connection, void *userdata) {
+static int on_client_left(Guard *guard, void *userdata) {
         client_leave(userdata);
         return 0;
 }
@@ -113,7 +159,6 @@ static void listener_end_refused(Listener *listener) {
         if (n <= REFUSED_MAX)
                 return;
 
-        connection_shut_down(oldest->connection);
         client_leave(oldest);
 }
 
@@ -129,8 +174,18 @@ static int listener_drop(Listener *listener, int fd, Peer *peer, int r) {
         return 0;
 }
 
-static int client_new(Listener *listener, int fd, const Peer *peer, Client **ret) {
-        Client *client;
+/* Without a word, since a server of gRPC's to say why is what costs most. */
+static int listener_hang_up(Listener *listener, int fd, Peer *peer) {
+        close_p(&fd);
+        peer_done(peer);
+        listener->on_refused(LISTENER_REFUSED_LIMIT, listener->userdata);
+        return 0;
+}
+
+/* Takes fd over, unless it fails; *ret_fd is for gRPC. */
+static int client_new(Listener *listener, int fd, const Peer *peer, User *user, Client **ret,
+                      int *ret_fd) {
+        cleanup(free_p) Client *client = NULL;
         int r;
 
         client = malloc(sizeof(*client));
@@ -141,30 +196,45 @@ static int client_new(Listener *listener, int fd, const Peer *peer, Client **ret
                 .listener = listener,
                 .uid = peer->uid,
                 .is_root = peer_is_root(peer),
+                .user = user,
         };
-        r = connection_new(listener->event, fd, on_client_left, client, &client->connection);
-        if (r < 0) {
-                free(client);
+        r = guard_new(listener->event, fd, user ? &user->budget : NULL, on_client_left, client,
+                      &client->guard, ret_fd);
+        if (r < 0)
                 return r;
-        }
 
+        if (user) {
+                user->n_clients++;
+                frame_budget_pay(&user->budget, FRAME_PRICE_CONNECTION,
+                                 loop_now_usec(listener->event));
+        }
         list_prepend(&listener->clients, client);
         listener->n_clients++;
-        *ret = client;
+        *ret = take_ptr(client);
         return 0;
 }
 
 /* Takes fd and peer over. */
 static int listener_accept(Listener *listener, int fd, Peer *peer) {
         cleanup(error_done) Error error = ERROR_INIT;
+        User *user = NULL;
         Client *client;
-        int r;
+        int r, grpc_fd;
+
+        listener_forget_users(listener, false);
+        if (!peer_is_root(peer)) {
+                user = listener_find_user(listener, peer->uid);
+                if (!user)
+                        return listener_drop(listener, fd, peer, -ENOMEM);
+                if (frame_budget_pause_usec(&user->budget, loop_now_usec(listener->event)) > 0)
+                        return listener_hang_up(listener, fd, peer);
+        }
 
         r = listener_check(listener, peer, &error);
         if (r < 0 && error.kind == ERROR_NONE)
                 return listener_drop(listener, fd, peer, -ENOMEM);
 
-        r = client_new(listener, fd, peer, &client);
+        r = client_new(listener, fd, peer, user, &client, &grpc_fd);
         if (r < 0)
                 return listener_drop(listener, fd, peer, r);
 
@@ -173,8 +243,8 @@ static int listener_accept(Listener *listener, int fd, Peer *peer) {
                 listener_end_refused(listener);
                 listener->on_refused(LISTENER_REFUSED_LIMIT, listener->userdata);
         }
-        return listener->on_accepted(fd, peer, client->is_refused ? &error : NULL, &client->handle,
-                                     listener->userdata);
+        return listener->on_accepted(grpc_fd, peer, client->is_refused ? &error : NULL,
+                                     &client->handle, listener->userdata);
 }
 
 static bool may_call(const Peer *peer, gid_t group) {
@@ -415,6 +485,7 @@ Listener *listener_free(Listener *listener) {
 
         while (listener->clients)
                 client_free(listener->clients);
+        listener_forget_users(listener, true);
         sd_event_source_disable_unref(listener->io);
         timer_done(&listener->pause);
         socket_file_remove(&listener->file);

@@ -6,8 +6,8 @@
  *
  * Listens on a Unix socket and checks each connection before gRPC sees it: may this user call (the peer's
  * uid and groups), and is there room? If there is no room, it passes the connection on with a refusal, for
- * a moment, so that calls get the reason. gRPC ends connections without HTTP/2, or whose peer does not
- * answer pings.
+ * a moment, so that calls get the reason. A guard stands between the caller and gRPC: guard.h. gRPC ends
+ * connections without HTTP/2, or whose peer does not answer pings.
  */
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ typedef enum ListenerRefusal {
         _LISTENER_REFUSAL_MAX,
 } ListenerRefusal;
 
-/* A connection was accepted: takes fd and peer over. With a refusal there is no room: refuse its
+/* A connection was accepted: takes fd (gRPC's end) and peer over. With a refusal there is no room: refuse its
  * calls with that reason. *ret is the argument of on_left. */
 typedef int (*ListenerAccepted)(int fd, Peer *peer, const Error *refusal, void **ret,
                                 void *userdata);
@@ -51,7 +51,7 @@ typedef struct ListenerOptions {
  * more; refuses a file that is not a socket, or that is served. */
 int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret, Error *reterr);
 
-/* Ends all connections, and removes the socket file if the listener made it. Returns NULL. */
+/* Ends all connections, after what gRPC has said, and removes the socket file if the listener made it. Returns NULL. */
 Listener *listener_free(Listener *listener);
 
 /* Counts the open connections. */

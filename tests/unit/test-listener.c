@@ -253,6 +253,7 @@ TEST_F(test_nothing_is_swallowed, Fixture *fixture) {
         connect_peer(fixture, 0);
         say(fixture, 0, "some bytes", strlen("some bytes"));
         wait_for(fixture, &fixture->n_accepted, 1);
+        drain(fixture);
         assert_int_equal(recv(fixture->accepted[0], heard, sizeof(heard), 0), strlen("some bytes"));
         assert_string_equal(heard, "some bytes");
 
@@ -275,6 +276,62 @@ TEST_F(test_peer_goes_away, Fixture *fixture) {
         fixture->peers[1] = -1;
         wait_for_connections(fixture, 2);
         assert_int_equal(fixture->n_refused, 0);
+}
+
+/* The caller gets what the server said before it closed, however much it has not read yet. */
+TEST_F(test_last_words, Fixture *fixture) {
+        static char said[100000];
+        size_t n_heard = 0;
+        ssize_t n;
+
+        start(fixture);
+        connect_peer(fixture, 0);
+        wait_for(fixture, &fixture->n_accepted, 1);
+        n = send(fixture->accepted[0], said, sizeof(said), MSG_NOSIGNAL);
+        assert_int_equal(n, sizeof(said));
+        close_p(&fixture->accepted[0]);
+        fixture->accepted[0] = -1;
+        wait_for_connections(fixture, 0);
+        while ((n = recv(fixture->peers[0], said, sizeof(said), 0)) > 0)
+                n_heard += (size_t) n;
+        assert_int_equal(n_heard, sizeof(said));
+}
+
+/* A caller who does not read neither fills the memory nor keeps the connection once the server has closed. */
+TEST_F(test_peer_that_does_not_read, Fixture *fixture) {
+        static const char said[100000];
+
+        start(fixture);
+        connect_peer(fixture, 0);
+        wait_for(fixture, &fixture->n_accepted, 1);
+        for (unsigned i = 0; i < 100; i++) {
+                (void) send(fixture->accepted[0], said, sizeof(said), MSG_NOSIGNAL);
+                drain(fixture);
+        }
+        assert_int_equal(send(fixture->accepted[0], said, sizeof(said), MSG_NOSIGNAL), -1);
+        assert_int_equal(errno, EAGAIN);
+        speed = 100;
+        close_p(&fixture->accepted[0]);
+        fixture->accepted[0] = -1;
+        wait_for_connections(fixture, 0);
+}
+
+#define GREETING "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+/* A header without end. */
+TEST_F(test_long_header, Fixture *fixture) {
+        static const char head[] = GREETING "\0\x40\0\1\0\0\0\0\1";
+        static const char part[9 + 16384] = "\0\x40\0\x09\0\0\0\0\1";
+
+        start(fixture);
+        connect_peer(fixture, 0);
+        say(fixture, 0, head, sizeof(head) - 1);
+        say(fixture, 0, part + 9, sizeof(part) - 9);
+        drain(fixture);
+        assert_int_equal(listener_n_connections(fixture->listener), 1);
+        say(fixture, 0, part, sizeof(part));
+        wait_for_connections(fixture, 0);
+        assert_true(is_closed(fixture, 0));
 }
 
 /* The server's end closes as well as the peer's. */
@@ -363,6 +420,49 @@ static void open_as(Fixture *fixture, unsigned peer, uid_t user) {
 static void start_for_group(Fixture *fixture) {
         assert_ok(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID }, NULL));
         assert_ok(chmod(fixture->path, 0666));
+}
+
+/* A user who has sent too many frames is not read for a while, and gets no further connection then. */
+TEST_F(test_frames_of_a_user, Fixture *fixture) {
+        static char frames[9 * 9000];
+        size_t n_read = 0;
+        ssize_t n;
+
+        if (geteuid() != 0)
+                skip(); /* only root can be another user */
+
+        start_for_group(fixture);
+        open_as(fixture, 0, SOME_ID);
+        open_as(fixture, 1, SOME_ID + 1);
+        connect_peer(fixture, 2);
+        wait_for(fixture, &fixture->n_accepted, 3);
+        for (size_t i = 0; i < 3; i++) {
+                say(fixture, i, GREETING, sizeof(GREETING) - 1);
+                drain(fixture);
+                assert_int_equal(recv(fixture->accepted[i], frames, sizeof(frames), 0), 24);
+        }
+        memset(frames, 0, sizeof(frames));
+        for (unsigned i = 0; i < 3; i++) {
+                say(fixture, i == 1 ? 2 : 0, frames, sizeof(frames));
+                drain(fixture);
+                while ((n = recv(fixture->accepted[0], frames, sizeof(frames), 0)) > 0)
+                        n_read += (size_t) n;
+        }
+        assert_in_range(n_read, sizeof(frames), sizeof(frames) + 9 * 9000 / 2);
+        assert_int_equal(recv(fixture->accepted[2], frames, sizeof(frames), 0), sizeof(frames));
+
+        connect_as(fixture, 3, SOME_ID, SOME_ID, SOME_ID);
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_LIMIT], 1);
+        assert_true(is_closed(fixture, 3));
+        open_as(fixture, 3, SOME_ID + 1);
+        say(fixture, 1, "\0\0\0\0\0\0\0\0\0", 9);
+        drain(fixture);
+        assert_int_equal(recv(fixture->accepted[1], frames, sizeof(frames), 0), 9);
+        while (n_read < 2 * sizeof(frames)) {
+                assert_true(sd_event_run(fixture->event, TIMEOUT_USEC) > 0);
+                while ((n = recv(fixture->accepted[0], frames, sizeof(frames), 0)) > 0)
+                        n_read += (size_t) n;
+        }
 }
 
 /* A user cannot take the places of another one, and all users together cannot take root's. */
@@ -679,12 +779,16 @@ TEST_F(test_socket_that_was_given, Fixture *fixture) {
         assert_int_equal(fcntl(options.fd, F_GETFD), -1); /* taken over, so closed */
 }
 
-/* The connections are gRPC's. */
+/* The listener passes on what gRPC has said by then. */
 TEST_F(test_listener_ends, Fixture *fixture) {
+        char heard[8];
+
         start(fixture);
         open_connection(fixture, 0);
+        assert_int_equal(send(fixture->accepted[0], "bye", 3, MSG_NOSIGNAL), 3);
         fixture->listener = listener_free(fixture->listener);
-        assert_false(is_closed(fixture, 0));
+        assert_int_equal(recv(fixture->peers[0], heard, sizeof(heard), 0), 3);
+        assert_true(is_closed(fixture, 0));
         assert_int_equal(fixture->n_left, 0);
         assert_int_equal(access(fixture->path, F_OK), -1);
         assert_null(listener_free(NULL));

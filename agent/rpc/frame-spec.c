@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/rpc/frame-spec.h"
+
+#include "agent/base/time-units.h"
+
+#define GREETING_SIZE 24 /* "PRI * HTTP/2.0...", which gRPC checks */
+
+/* Frames of HTTP/2 (RFC 9113, 6). */
+#define DATA 0
+#define HEADERS 1
+#define PING 6
+#define CONTINUATION 9
+
+#define BLOCK_MAX ((size_t) 16 * 1024) /* gRPC takes 8 KiB of metadata */
+#define BLOCK_FRAMES_MAX 8
+
+/* Prices: of a frame, and for a ping, which gRPC takes for an attack unless it is rare, so much more. */
+#define PRICE_FRAME ((uint64_t) 64)
+#define PRICE_PING ((uint64_t) 2048)
+/* Data cost little, as their amount is limited by gRPC; other payload costs 1 for each byte. */
+#define DATA_SHARE 64
+
+/* The frames of a call cost about 500. */
+#define BUDGET_MAX ((int64_t) 512 * 1024)
+#define BUDGET_PER_SEC ((uint64_t) 128 * 1024)
+
+static uint64_t frame_price(unsigned char kind, size_t size) {
+        switch (kind) {
+        case DATA: return PRICE_FRAME + size / DATA_SHARE;
+        case PING: return PRICE_PING + size;
+        default: return PRICE_FRAME + size;
+        }
+}
+
+/* Returns whether the header that the frame is part of is still short enough. */
+static bool frame_reader_check_block(FrameReader *reader, unsigned char kind, size_t size) {
+        if (kind != CONTINUATION)
+                reader->n_block = reader->n_block_frames = 0;
+        if (kind != CONTINUATION && kind != HEADERS)
+                return true;
+
+        reader->n_block += size;
+        reader->n_block_frames++;
+        return reader->n_block <= BLOCK_MAX && reader->n_block_frames <= BLOCK_FRAMES_MAX;
+}
+
+/* The head of a frame is complete. */
+static bool frame_reader_begin(FrameReader *reader, uint64_t *price) {
+        const unsigned char *head = reader->head;
+        size_t size = ((size_t) head[0] << 16) | ((size_t) head[1] << 8) | head[2];
+
+        reader->n_head = 0;
+        reader->n_rest = size;
+        *price += frame_price(head[3], size);
+        return frame_reader_check_block(reader, head[3], size);
+}
+
+static size_t smaller(size_t a, size_t b) {
+        return a < b ? a : b;
+}
+
+bool frame_reader_read(FrameReader *reader, const unsigned char *bytes, size_t size,
+                       uint64_t *price) {
+        size_t at = smaller(GREETING_SIZE - reader->n_greeting, size);
+
+        reader->n_greeting += at;
+        while (at < size) {
+                if (reader->n_rest > 0) {
+                        size_t n = smaller(reader->n_rest, size - at);
+
+                        reader->n_rest -= n;
+                        at += n;
+                        continue;
+                }
+
+                reader->head[reader->n_head++] = bytes[at++];
+                if (reader->n_head == sizeof(reader->head) && !frame_reader_begin(reader, price))
+                        return false;
+        }
+        return true;
+}
+
+static int64_t budget_at(const FrameBudget *budget, uint64_t now_usec) {
+        uint64_t usec = now_usec > budget->at_usec ? now_usec - budget->at_usec : 0;
+        int64_t lacks = BUDGET_MAX - budget->left;
+
+        if (usec / USEC_PER_SEC > (uint64_t) lacks / BUDGET_PER_SEC)
+                return BUDGET_MAX;
+
+        usec = usec * BUDGET_PER_SEC / USEC_PER_SEC;
+        return (int64_t) usec < lacks ? budget->left + (int64_t) usec : BUDGET_MAX;
+}
+
+void frame_budget_init(FrameBudget *budget, uint64_t now_usec) {
+        *budget = (FrameBudget){ .left = BUDGET_MAX, .at_usec = now_usec };
+}
+
+void frame_budget_pay(FrameBudget *budget, uint64_t price, uint64_t now_usec) {
+        budget->left = budget_at(budget, now_usec) - (int64_t) price;
+        if (budget->left < -BUDGET_MAX)
+                budget->left = -BUDGET_MAX; /* so that no pause is longer than some seconds */
+        budget->at_usec = now_usec;
+}
+
+void frame_budget_credit(FrameBudget *budget, size_t size) {
+        int64_t credit = (int64_t) (size / DATA_SHARE);
+
+        budget->left = credit < BUDGET_MAX - budget->left ? budget->left + credit : BUDGET_MAX;
+}
+
+uint64_t frame_budget_pause_usec(const FrameBudget *budget, uint64_t now_usec) {
+        int64_t left = budget_at(budget, now_usec);
+
+        return left >= 0 ? 0 : (uint64_t) -left * USEC_PER_SEC / BUDGET_PER_SEC + 1;
+}
+
+bool frame_budget_is_full(const FrameBudget *budget, uint64_t now_usec) {
+        return budget_at(budget, now_usec) == BUDGET_MAX;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Limits of what a caller may send
+ *
+ * gRPC's C core keeps what it has read of a header until the header is whole, however long that is, reads
+ * it anew with each part, and answers or remembers each frame of a flood. A caller's bytes are counted
+ * here before gRPC reads them: a header that is too long ends the connection, and each frame has a price,
+ * which its user pays from a budget that fills with time. Pure.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Position in the bytes of a connection. {} at its beginning. */
+typedef struct FrameReader {
+        size_t n_greeting; /* bytes of the greeting that were read */
+        unsigned char head[9];
+        size_t n_head;
+        size_t n_rest;  /* bytes of this frame's payload that are to come */
+        size_t n_block; /* bytes and frames of this header */
+        unsigned n_block_frames;
+} FrameReader;
+
+/* Adds the price of the frames that begin in these bytes. False: no caller may send that. */
+bool frame_reader_read(FrameReader *reader, const unsigned char *bytes, size_t size,
+                       uint64_t *price);
+
+/* The budget of a user, for all of the user's connections. */
+typedef struct FrameBudget {
+        int64_t left; /* below 0: the user has to wait */
+        uint64_t at_usec;
+} FrameBudget;
+
+#define FRAME_PRICE_CONNECTION ((uint64_t) 1024)
+
+void frame_budget_init(FrameBudget *budget, uint64_t now_usec);
+void frame_budget_pay(FrameBudget *budget, uint64_t price, uint64_t now_usec);
+
+/* Pays back for what was sent to the user, whose client has to acknowledge that. */
+void frame_budget_credit(FrameBudget *budget, size_t size);
+
+/* Returns how long the user has to wait, or 0. */
+uint64_t frame_budget_pause_usec(const FrameBudget *budget, uint64_t now_usec);
+
+/* The budget is as if it were new. */
+bool frame_budget_is_full(const FrameBudget *budget, uint64_t now_usec);

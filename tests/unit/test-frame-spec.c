@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Tests what a caller may send, and what its frames cost
+ */
+
+#include <string.h>
+
+#include "agent/rpc/frame-spec.h"
+#include "tests/unit/unit.h"
+
+#define GREETING "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+#define NOW ((uint64_t) 5000000)
+#define SECOND ((uint64_t) 1000000)
+
+typedef struct Piece {
+        unsigned char kind;
+        unsigned flags;
+        size_t size;
+        size_t times;
+} Piece;
+
+/* clang-format off */
+static const struct Row {
+        const char *name;
+        Piece pieces[3];
+        uint64_t price;
+        bool is_refused;
+} rows[] = {
+        { "greeting alone",             { { 0 } },                                     0,            false },
+        { "settings",                   { { 4, 0, 6, 1 } },                            70,           false },
+        { "a call",                     { { 1, 4, 200, 1 }, { 0, 1, 640, 1 } },        264 + 74,     false },
+        { "empty data",                 { { 0, 0, 0, 100 } },                          6400,         false },
+        { "a large message",            { { 0, 0, 16384, 128 } },                      128 * 320,    false },
+        { "pings",                      { { 6, 0, 8, 3 } },                            3 * 2056,     false },
+        { "longest header",             { { 1, 0, 16000, 1 }, { 9, 4, 384, 1 } },      16064 + 448,  false },
+        { "header too long",            { { 1, 0, 16000, 1 }, { 9, 4, 385, 1 } },      16064 + 449,  true  },
+        { "long in one frame",          { { 1, 4, 16385, 1 } },                        16449,        true  },
+        { "many parts",                 { { 1, 0, 1, 1 }, { 9, 0, 1, 7 } },            8 * 65,       false },
+        { "too many parts",             { { 1, 0, 1, 1 }, { 9, 0, 0, 8 } },            65 + 8 * 64,  true  },
+        { "parts of no header",         { { 9, 0, 0, 9 } },                            9 * 64,       true  },
+        { "many headers",               { { 1, 4, 10000, 4 } },                        4 * 10064,    false },
+        { "another frame between them", { { 1, 0, 10000, 1 }, { 4, 0, 0, 1 }, { 9, 4, 10000, 1 } },
+                                                                                       2 * 10064 + 64, false },
+};
+/* clang-format on */
+
+static size_t put_frame(unsigned char *to, const Piece *piece) {
+        unsigned char head[9] = {
+                (unsigned char) (piece->size >> 16), (unsigned char) (piece->size >> 8),
+                (unsigned char) piece->size,         piece->kind,
+                (unsigned char) piece->flags,
+        };
+
+        memcpy(to, head, sizeof(head));
+        memset(to + sizeof(head), 0xff, piece->size);
+        return sizeof(head) + piece->size;
+}
+
+static size_t put_row(unsigned char *to, const struct Row *row) {
+        size_t size = strlen(GREETING);
+
+        memcpy(to, GREETING, size);
+        for (size_t i = 0; i < 3; i++)
+                for (size_t n = 0; n < row->pieces[i].times; n++)
+                        size += put_frame(to + size, &row->pieces[i]);
+        return size;
+}
+
+/* However the bytes are cut. */
+TEST(test_frames) {
+        static unsigned char bytes[3 << 20];
+        static const size_t cuts[] = { 1, 7, 16384, sizeof(bytes) };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                for (size_t cut = 0; cut < 4; cut++) {
+                        size_t size = put_row(bytes, &rows[i]);
+                        FrameReader reader = { 0 };
+                        bool is_allowed = true;
+                        uint64_t price = 0;
+
+                        for (size_t at = 0; at < size && is_allowed; at += cuts[cut]) {
+                                size_t rest = size - at;
+                                size_t n = rest < cuts[cut] ? rest : cuts[cut];
+
+                                is_allowed = frame_reader_read(&reader, bytes + at, n, &price);
+                        }
+                        if (is_allowed == rows[i].is_refused || price != rows[i].price)
+                                fail_msg("%s, cut at %zu: %d, %zu", rows[i].name, cuts[cut],
+                                         is_allowed, (size_t) price);
+                }
+}
+
+TEST(test_budget) {
+        FrameBudget budget;
+
+        frame_budget_init(&budget, NOW);
+        assert_true(frame_budget_is_full(&budget, NOW));
+        frame_budget_pay(&budget, 512 * 1024, NOW);
+        assert_false(frame_budget_is_full(&budget, NOW));
+        assert_int_equal(frame_budget_pause_usec(&budget, NOW), 0);
+        frame_budget_pay(&budget, 64 * 1024, NOW);
+        assert_int_equal(frame_budget_pause_usec(&budget, NOW), SECOND / 2 + 1);
+        assert_int_equal(frame_budget_pause_usec(&budget, NOW + SECOND), 0);
+        assert_false(frame_budget_is_full(&budget, NOW + 4 * SECOND));
+        assert_true(frame_budget_is_full(&budget, NOW + 5 * SECOND));
+        assert_true(frame_budget_is_full(&budget, UINT64_MAX));
+}
+
+/* A frame that is announced as very long does not shut its user out for long. */
+TEST(test_debt_has_an_end) {
+        FrameBudget budget;
+
+        frame_budget_init(&budget, NOW);
+        for (unsigned i = 0; i < 1000; i++)
+                frame_budget_pay(&budget, 1 << 24, NOW);
+        assert_int_equal(frame_budget_pause_usec(&budget, NOW), 4 * SECOND + 1);
+        assert_int_equal(frame_budget_pause_usec(&budget, NOW - SECOND), 4 * SECOND + 1);
+}
+
+/* A caller who is sent much has to acknowledge much. */
+TEST(test_credit) {
+        FrameBudget budget;
+
+        frame_budget_init(&budget, NOW);
+        frame_budget_credit(&budget, 1 << 20);
+        assert_true(frame_budget_is_full(&budget, NOW));
+        frame_budget_pay(&budget, 512 * 1024 + 100, NOW);
+        frame_budget_credit(&budget, 6399);
+        assert_true(frame_budget_pause_usec(&budget, NOW) > 0);
+        frame_budget_credit(&budget, 64);
+        assert_int_equal(frame_budget_pause_usec(&budget, NOW), 0);
+        frame_budget_credit(&budget, SIZE_MAX / 2);
+        assert_true(frame_budget_is_full(&budget, NOW));
+}
