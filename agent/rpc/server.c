@@ -20,6 +20,8 @@
 
 #define REQUEST_SIZE_MAX (2 * 1024 * 1024)
 #define STREAMS_MAX 64
+/* Refused calls whose end has not been read: a client that keeps to STREAMS_MAX has fewer. */
+#define REFUSED_CALLS_MAX (2 * STREAMS_MAX)
 #define IDLE_MSEC (5 * 60 * 1000)
 #define REFUSED_IDLE_MSEC 5000 /* idle time of a connection whose calls are refused */
 /* A silent peer, or one without HTTP/2, does not answer pings. */
@@ -63,11 +65,13 @@ struct RpcChannel {
         unsigned n_refs; /* references of the connection, gRPC's server and each request */
         RpcServer *server;
         Peer peer;
-        Error refusal; /* refusal for all calls; unset: serve them */
-        size_t n_calls;
-        size_t n_bytes; /* bytes of unread replies */
+        Error refusal;    /* refusal for all calls; unset: serve them */
+        size_t n_calls;   /* without refused ones, which must not take the room of other users */
+        size_t n_refused; /* refused calls that are not over */
+        size_t n_bytes;   /* bytes of unread replies */
 
         bool has_ended;
+        bool has_stopped; /* gRPC's server is ending, or has ended */
         grpc_server *grpc;
         Completion shutdown;
         Completion arrival; /* the next call has arrived */
@@ -86,6 +90,7 @@ struct RpcRequest {
         size_t n_bytes; /* bytes of the reply, until it was read */
         unsigned n_in_flight;
         bool is_owned;
+        bool is_refused; /* there was no room for it */
         bool is_awaited; /* the message has not arrived */
         bool is_gone;    /* the call has ended, for any reason */
         bool is_sending;
@@ -176,7 +181,10 @@ static RpcRequest *rpc_request_free_if_done(RpcRequest *request) {
         grpc_byte_buffer_destroy(request->incoming);
         grpc_byte_buffer_destroy(request->outgoing);
         grpc_slice_unref(request->status_details);
-        request->channel->n_calls--;
+        if (request->is_refused)
+                request->channel->n_refused--;
+        else
+                request->channel->n_calls--;
         request->channel->n_bytes -= request->n_bytes;
         rpc_channel_unref(request->channel);
         free(request);
@@ -434,6 +442,18 @@ static int on_deadline(void *userdata) {
         return rpc_request_refuse(request, &error);
 }
 
+static void rpc_channel_stop(RpcChannel *channel) {
+        CompletionQueue *completions = channel->server->completions;
+
+        if (channel->has_stopped)
+                return;
+
+        channel->has_stopped = true;
+        grpc_server_shutdown_and_notify(channel->grpc, completion_queue_get_grpc(completions),
+                                        completion_begin(completions, &channel->shutdown));
+        grpc_server_cancel_all_calls(channel->grpc);
+}
+
 /* Takes the call over, reads its message and passes both to the service, or refuses it; service
  * NULL: unknown method. Refuses a call without room before it reads it. */
 static int rpc_request_receive(RpcChannel *channel, grpc_call *call, const RpcService *service) {
@@ -454,6 +474,7 @@ static int rpc_request_receive(RpcChannel *channel, grpc_call *call, const RpcSe
                 .service = service,
                 .grpc = call,
                 .is_owned = true,
+                .is_refused = error.kind != ERROR_NONE,
                 .is_awaited = error.kind == ERROR_NONE,
                 .closed = { .handler = on_closed, .userdata = request },
                 .received = { .handler = on_received, .userdata = request },
@@ -462,7 +483,10 @@ static int rpc_request_receive(RpcChannel *channel, grpc_call *call, const RpcSe
                 .status_details = grpc_empty_slice(),
         };
         channel->n_refs++;
-        channel->n_calls++;
+        if (request->is_refused)
+                channel->n_refused++;
+        else
+                channel->n_calls++;
         timer_init(&request->deadline, completion_queue_get_event(channel->server->completions),
                    ACCURACY_USEC, on_deadline, request);
         r = timer_start(&request->deadline, MESSAGE_SEC * USEC_PER_SEC);
@@ -470,7 +494,13 @@ static int rpc_request_receive(RpcChannel *channel, grpc_call *call, const RpcSe
         if (r < 0)
                 return r;
 
-        return request->is_awaited ? 0 : rpc_request_refuse(request, &error);
+        if (request->is_awaited)
+                return 0;
+
+        r = rpc_request_refuse(request, &error);
+        if (channel->n_refused > REFUSED_CALLS_MAX)
+                rpc_channel_stop(channel);
+        return r;
 }
 
 static void rpc_channel_wait(RpcChannel *channel) {
@@ -498,7 +528,7 @@ static int on_arrival(bool is_ok, void *userdata) {
         int r = 0;
 
         channel->is_waiting = false;
-        if (is_ok && !channel->has_ended)
+        if (is_ok && !channel->has_stopped)
                 r = rpc_request_receive(channel, channel->call,
                                         rpc_server_find(channel->server, channel->details.method));
         else if (is_ok)
@@ -506,7 +536,7 @@ static int on_arrival(bool is_ok, void *userdata) {
 
         grpc_call_details_destroy(&channel->details);
         grpc_metadata_array_destroy(&channel->metadata);
-        if (!channel->has_ended)
+        if (!channel->has_stopped)
                 rpc_channel_wait(channel);
         else
                 rpc_channel_unref_if_done(channel);
@@ -556,15 +586,11 @@ static void rpc_channel_open(RpcChannel *channel, int fd) {
 }
 
 void rpc_channel_end(RpcChannel *channel) {
-        CompletionQueue *completions = channel->server->completions;
-
         if (channel->has_ended)
                 return;
 
         channel->has_ended = true;
-        grpc_server_shutdown_and_notify(channel->grpc, completion_queue_get_grpc(completions),
-                                        completion_begin(completions, &channel->shutdown));
-        grpc_server_cancel_all_calls(channel->grpc);
+        rpc_channel_stop(channel);
         rpc_channel_unref(channel);
 }
 

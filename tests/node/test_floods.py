@@ -61,6 +61,10 @@ FLOODS = {
     "settings": lambda: _again(frame(http2.SETTINGS, 0, 0, _WINDOW_OF_1) * 1000),
     "windows": lambda: _again(frame(http2.WINDOW_UPDATE, 0, 0, b"\0\0\0\1") * 1000),
     "empty-data": lambda: _again(frame(http2.DATA, 0, 1) * 1000),
+    "calls": lambda: _calls(lambda stream: http2.request(stream, PATH + "GetVersion")),
+    "calls-without-message": lambda: _calls(
+        lambda stream: http2.request(stream, PATH + "GetVersion", None)
+    ),
     "calls-reset": lambda: _calls(_reset),
 }
 
