@@ -680,9 +680,19 @@ static int step_hand_back(RolloutStep *step, const RolloutView *view, json_objec
                           : takeover_add_images(step->patch, view->workload, record_target(record));
 }
 
-/* The pods that were given up or are to be replaced, by name and reason, and those that the budget keeps back; NULL: none.
- * budget: NULL: there is none. */
-static int name_rest(const Census *census, const char *budget, char **ret) {
+/* Pods that an end of the update leaves besides those that were given up or are to be replaced. */
+typedef struct Rest {
+        const char *budget; /* which keeps those back whose turn has not come; NULL: none */
+        bool has_in_flight; /* those that are on their way, too */
+} Rest;
+
+static bool is_of_rest(const PodState *state, const Rest *rest) {
+        return (rest->budget && state->phase == ROLLOUT_OLD) || state->is_given_up ||
+               state->is_foreign || (rest->has_in_flight && pod_state_is_in_flight(state));
+}
+
+/* By name and reason; NULL: none. */
+static int name_pods(const Census *census, const Rest *rest, char **ret) {
         size_t size;
         FILE *stream = open_memstream(ret, &size);
         int r;
@@ -691,9 +701,9 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
                 return -ENOMEM;
         for (size_t i = 0; i < census->n_pods; i++) {
                 const PodState *state = &census->pods[i];
-                bool is_kept = budget && state->phase == ROLLOUT_OLD;
+                bool is_kept = rest->budget && state->phase == ROLLOUT_OLD;
 
-                if (!is_kept && !state->is_given_up && !state->is_foreign)
+                if (!is_of_rest(state, rest))
                         continue;
                 (void) fprintf(stream, "%spod \"%s\"%s", ftell(stream) > 0 ? "; " : "",
                                object_name(state->pod), is_kept || state->reason ? ": " : "");
@@ -701,7 +711,7 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
                         (void) fprintf(
                                 stream,
                                 "the PodDisruptionBudget \"%s\" allows no further pod to be unavailable",
-                                budget);
+                                rest->budget);
                 else
                         (void) fprintf(stream, "%s", state->reason ?: "");
         }
@@ -709,6 +719,11 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
         if (r >= 0 && size == 0)
                 free(take_ptr(*ret));
         return r;
+}
+
+/* budget: NULL: there is none. */
+static int name_rest(const Census *census, const char *budget, char **ret) {
+        return name_pods(census, &(Rest){ .budget = budget }, ret);
 }
 
 /* For people. An update of a workload that was held before it has nothing to give back. */
@@ -842,11 +857,24 @@ int rollout_plan_clean(const RolloutView *view, RolloutStep *ret) {
                           take_ptr(patch));
 }
 
+/* And no other update has begun since. */
+static bool has_reached_target(const RolloutView *view, json_object *record) {
+        return (json_is(record, "state", "done") || json_is(record, "state", "undone")) &&
+               template_has_images(object_template(view->workload), record_target(record));
+}
+
 /* The pods stay so: no controller minds what they have, though the template has the images still. */
 static bool leaves_late(const RolloutView *view, json_object *record) {
-        return (json_is(record, "state", "done") || json_is(record, "state", "undone")) &&
-               (!view_kind(view)->has_revisions || view_is_held(view)) &&
-               template_has_images(object_template(view->workload), record_target(record));
+        return has_reached_target(view, record) &&
+               (!view_kind(view)->has_revisions || view_is_held(view));
+}
+
+int rollout_name_unfinished(const RolloutView *view, json_object *record, const Census *census,
+                            char **ret) {
+        *ret = NULL;
+        return has_reached_target(view, record)
+                       ? name_pods(census, &(Rest){ .has_in_flight = true }, ret)
+                       : 0;
 }
 
 int rollout_name_late(const RolloutView *view, json_object *record, const Census *census,

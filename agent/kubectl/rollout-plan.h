@@ -87,6 +87,10 @@ int rollout_plan_return(const RolloutView *view, json_object *record, RolloutSte
  * none, or a controller replaces them. The caller owns *ret. */
 int rollout_name_late(const RolloutView *view, json_object *record, const Census *census,
                       char **ret);
+/* Names the pods that do not run the images, for a run that has not ended the update itself. NULL: there are none, or another
+ * update follows. The caller owns *ret. */
+int rollout_name_unfinished(const RolloutView *view, json_object *record, const Census *census,
+                            char **ret);
 /* Removes a copy of an open record from a ReplicaSet once the record itself is closed; ROLLOUT_WAIT: there is none. */
 int rollout_plan_clean(const RolloutView *view, RolloutStep *ret);
 /* The first write of this action that an update with this record will need, to be checked by the server beforehand;

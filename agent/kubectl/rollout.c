@@ -67,6 +67,8 @@ typedef struct Rollout {
         int64_t turn_sec;      /* time of the last turn; 0: there was none */
         bool has_hung;         /* it did nothing for long, and has read nothing anew since */
         bool is_unsure;        /* the server has not said whether the update has begun */
+        bool has_ended;        /* this run has ended the update, not another one */
+        bool has_read_end;     /* another one has, and all was read anew since */
         bool has_left;         /* this run has sent the write that leaves it to its controller */
         char *farewell;        /* message of that write; NULL: it was released */
         bool refreshes; /* the images are those of the template, whose tags are resolved again */
@@ -519,6 +521,18 @@ static int end_as_left(Rollout *rollout) {
         return text_set(&rollout->step.message, rollout->farewell);
 }
 
+/* Another run may have ended it, and what that one has said of the pods is not known here. */
+static int note_rest(Rollout *rollout) {
+        if (!rollout->is_carried_out) {
+                rollout->rest = take_ptr(rollout->step.message);
+                rollout->has_late = rollout->rest != NULL;
+        }
+        return rollout->rest || rollout->has_ended || is_of_kruise(rollout)
+                       ? 0
+                       : rollout_name_unfinished(&rollout->watch.view, rollout->record,
+                                                 &rollout->census, &rollout->rest);
+}
+
 /* Makes one write; sets *ret_is_over when it was the last. */
 static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         RolloutAction action = rollout->step.action;
@@ -528,10 +542,8 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
                 free(rollout->rest);
                 rollout->rest = take_ptr(rollout->step.message);
         }
-        if (action == ROLLOUT_DONE && !rollout->rest && !rollout->is_carried_out) {
-                rollout->rest = take_ptr(rollout->step.message);
-                rollout->has_late = rollout->rest != NULL;
-        }
+        if (action == ROLLOUT_DONE && !rollout->rest && note_rest(rollout) < 0)
+                return -ENOMEM;
         *ret_is_over = action == ROLLOUT_DONE || action == ROLLOUT_STOP ||
                        action == ROLLOUT_PAUSE || action == ROLLOUT_RETARGET;
         if (*ret_is_over)
@@ -545,6 +557,7 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         if (r < 0)
                 return r;
 
+        rollout->has_ended = rollout->has_ended || action == ROLLOUT_HAND_BACK;
         free(take_ptr(rollout->trouble));
         rollout->pause_usec = 0;
         rollout->has_listed = false;
@@ -563,10 +576,16 @@ static bool is_turned(const Rollout *rollout) {
                                  rollout->record);
 }
 
+/* Another run has ended the update, and the watch of pods may not show yet what that one has seen. */
+static bool is_ended_by_another(const Rollout *rollout) {
+        return rollout->step.action == ROLLOUT_DONE && !rollout->has_ended &&
+               !rollout->has_read_end && !is_of_kruise(rollout);
+}
+
 /* Until the controller of a ReplicaSet sees the new template, it makes pods by the one before. The watch of pods may show such a
  * pod later than the other watches show that the template was seen; a new list has it. */
 static bool must_list(const Rollout *rollout) {
-        return rollout->has_hung ||
+        return rollout->has_hung || is_ended_by_another(rollout) ||
                (!rollout->has_listed && ((rollout->step.action == ROLLOUT_HAND_BACK &&
                                           view_template_follows(&rollout->watch.view)) ||
                                          is_turned(rollout)));
@@ -578,6 +597,8 @@ static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
 
         while (r > 0 && !*ret_is_over && rollout->refusal.kind == ERROR_NONE) {
                 if (must_list(rollout)) {
+                        rollout->has_read_end =
+                                rollout->has_read_end || is_ended_by_another(rollout);
                         rollout->has_listed = true;
                         rollout->has_hung = false;
                         rollout_watch_stop(&rollout->watch);

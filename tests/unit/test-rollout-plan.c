@@ -1187,6 +1187,48 @@ TEST_ROWS(test_late, late_rows, name, const struct LateRow *row) {
                 assert_null(late);
 }
 
+#define STOPPING \
+        { .image = "B", .hash = "new", .former = FROM_A }
+
+static const struct UnfinishedRow {
+        const char *name;
+        TestState state;
+        const char *named; /* NULL: none */
+} unfinished_rows[] = {
+        { "a pod whose old container still runs",
+          { DONE, .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, STOPPING } },
+          "pod \"web-1\": the old container is stopping (grace period 30 s, 30 s left)" },
+        { "a pod whose node does not answer",
+          { DONE, .kind = WORKLOAD_DEPLOYMENT, .noted_sec = 61, .pods = { SILENT("B", "B"), NEW } },
+          "pod \"web-0\": its node \"\" does not answer" },
+        { "all as they should be",
+          { DONE, .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, NEW } },
+          NULL },
+        { "other images, which are late",
+          { DONE, .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } },
+          NULL },
+        { "after another change of the template",
+          { .record = "done", .template = "C", .pods = { NEW, STOPPING } },
+          NULL },
+        { "in an update that was handed back",
+          { .record = "abandoned", .template = "B", .pods = { NEW, STOPPING } },
+          NULL },
+};
+
+/* Another run has ended the update, and has named the pods that it gave up; this one has no notes that would say so. */
+TEST_ROWS(test_unfinished, unfinished_rows, name, const struct UnfinishedRow *row) {
+        cleanup(view_done) TestView made = make_view(&row->state);
+        cleanup(census_done) Census census = CENSUS_INIT;
+        cleanup(free_p) char *named = NULL;
+
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_ok(rollout_name_unfinished(&made.view, made.record, &census, &named));
+        if (row->named)
+                assert_string_equal(named, row->named);
+        else
+                assert_null(named);
+}
+
 static const struct AnewRow {
         const char *name;
         const char *uid;     /* uid in the record; NULL: an older version has written it */
