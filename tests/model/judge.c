@@ -4,8 +4,9 @@
  * The properties that every run has
  *
  * An update in place creates and deletes no pod. It makes no more pods unavailable at a time than allowed. It writes
- * nothing over what another user has written. A workload shows no failure while another image heals it. In the end it has
- * the strategy that its users gave it, or shows that it is held.
+ * nothing over what another user has written. A workload shows no failure while another image heals it. What a run says of
+ * pods at its end was so when it has read them last. In the end the workload has the strategy that its users gave it, or
+ * shows that it is held.
  */
 
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "agent/kubectl/rollout-kinds.h"
 #include "agent/kubectl/rollout-record.h"
 #include "agent/pod/gate-spec.h"
+#include "agent/view/output.h"
 #include "tests/model/tools.h"
 #include "tests/model/world.h"
 
@@ -295,6 +297,7 @@ static void judge_template(World *world, Author author, json_object *old, json_o
         if (is_new_update(old, new)) {
                 free(world->judge.foreign_image);
                 world->judge.foreign_image = NULL;
+                world->judge.open_step = world->n_steps;
         }
         if (text_equal(before, after))
                 return;
@@ -345,6 +348,14 @@ void judge_idle(World *world) {
                              world->judge.failed_image, image);
 }
 
+/* Words about the pod are about the images that it had then. */
+static void judge_change(World *world, json_object *old, json_object *new) {
+        Runtime *runtime = runtime_find(world, new);
+
+        if (runtime && !text_equal(template_image(old, "app"), template_image(new, "app")))
+                runtime->is_named = false;
+}
+
 void judge_write(World *world, Author author, Resource resource, json_object *old,
                  json_object *new) {
         const char *strange;
@@ -354,8 +365,10 @@ void judge_write(World *world, Author author, Resource resource, json_object *ol
                 judge_record(world, author, new);
                 judge_status(world, author, old, new);
         }
-        if (resource == PODS)
+        if (resource == PODS) {
                 judge_return(world, old);
+                judge_change(world, old, new);
+        }
         if (author != AUTHOR_TOOL || resource == LEASES)
                 return;
         strange = strange_part(old, new);
@@ -448,16 +461,95 @@ static void judge_strategy(World *world) {
  * budget keeps back because of lost ones, and names them. Pods keep what they have where a release has ended it, where a
  * controller waits for those with an image that does not run, and where a ReplicaSet's pods went back from a template that
  * is not the update's. */
-static bool may_keep_image(World *world, json_object *record) {
+static bool may_keep_image(World *world, json_object *record, json_object *pod) {
+        const Runtime *runtime = runtime_find(world, pod);
+        bool is_named = runtime && runtime->is_named;
+
         return json_is(record, "state", "abandoned") ||
                (world->scenario.kind == WORKLOAD_REPLICA_SET &&
                 json_is(record, "state", "undone") && json_is(record, "mode", "rollout")) ||
-               ((world->judge.is_kept || world->judge.is_partly_done ||
-                 world->scenario.partition > 0) &&
+               ((world->judge.is_kept || is_named || world->scenario.partition > 0) &&
                 !image_is_good(
                         template_image(GET(api_workload(world), "spec", "template"), "app"))) ||
-               (world->judge.is_partly_done && world->scenario.has_budget &&
-                !has_revisions(world) && !workload_is_declared(api_workload(world)));
+               (is_named && world->scenario.has_budget && !has_revisions(world) &&
+                !workload_is_declared(api_workload(world)));
+}
+
+/* The words of runs */
+
+static bool names_pod(json_object *output, json_object *pod) {
+        const char *reason = json_get_text(output, "reason");
+        char text[80];
+
+        (void) snprintf(text, sizeof(text), "pod \"%s\"", object_name(pod));
+        return reason && strstr(reason, text);
+}
+
+/* A pod that the update has written cannot be updated before its container was started once. */
+static void judge_report(World *world, json_object *item, const char *target, bool has_moved) {
+        json_object *pod = api_get(world, PODS, json_get_text(item, "name"));
+        const char *image = object_text(item, "images.app");
+        Runtime *runtime = pod ? runtime_find(world, pod) : NULL;
+
+        if (!json_is(item, "phase", "updated") && !json_is(item, "phase", "left as it is") &&
+            !(json_is(item, "phase", "waiting") && text_equal(image, target)) && !has_moved)
+                fail(world, "an update counts as done, but pod %s is \"%s\"",
+                     json_get_text(item, "name"), json_get_text(item, "phase"));
+        if (runtime && json_is(item, "phase", "updated") && image_is_good(image) &&
+            annotation_of(pod, ROLLOUT_POD_ANNOTATION) && !runtime_has_started(runtime, image))
+                fail(world, "pod %s counts as updated, and has never started %s", object_name(pod),
+                     image);
+}
+
+/* The pods were as they are shown when the run has read them last, and an update that counts as ended has ended. */
+static void judge_done(World *world, const Telling *telling) {
+        json_object *pods = GET(telling->output, "pods");
+        json_object *images = GET(telling->output, "images");
+        const char *target =
+                images ? json_get_text(json_object_array_get_idx(images, 0), "after") : NULL;
+        const char *image = template_image(GET(api_workload(world), "spec", "template"), "app");
+        /* The pods were so when this run has ended the update, or another client goes on from there. */
+        bool has_moved = telling->has_closed || (target && !text_equal(target, image));
+
+        if (has_open_record(api_workload(world)) && world->judge.open_step < telling->begin_step)
+                fail(world, "an update counts as %s, and is open",
+                     json_get_text(telling->output, "outcome"));
+        for (size_t i = 0; pods && i < json_object_array_length(pods); i++)
+                judge_report(world, json_object_array_get_idx(pods, i), target, has_moved);
+}
+
+void judge_told(World *world, const Telling *telling) {
+        bool is_done = json_is(telling->output, "outcome", "updated") ||
+                       json_is(telling->output, "outcome", "undone");
+
+        if (telling->was_killed)
+                return;
+        for (size_t i = 0; i < world->n_runtimes; i++) {
+                Runtime *runtime = &world->runtimes[i];
+
+                runtime->is_named = names_pod(telling->output, runtime->seen) ||
+                                    (runtime->is_named && !telling->has_closed);
+        }
+        if (is_done && telling->status == EXIT_STATUS_DONE)
+                judge_done(world, telling);
+}
+
+bool judge_has_named(World *world) {
+        const char *image = template_image(GET(api_workload(world), "spec", "template"), "app");
+        bool has_any = false;
+
+        for (size_t i = 0; i < world->items[PODS].n; i++) {
+                json_object *pod = world->items[PODS].items[i];
+                const Runtime *runtime = runtime_find(world, pod);
+
+                if (object_is_deleted(pod) || pod_has_ended(pod) || !is_of_workload(world, pod) ||
+                    text_equal(template_image(pod, "app"), image))
+                        continue;
+                if (!runtime || !runtime->is_named)
+                        return false;
+                has_any = true;
+        }
+        return has_any;
 }
 
 /* Whether every pod runs the image of its template, and is ready. */
@@ -476,7 +568,7 @@ static void judge_pods(World *world, json_object *record) {
                 if (object_is_deleted(pod) || pod_has_ended(pod) || !is_of_workload(world, pod))
                         continue;
                 if (!text_equal(template_image(pod, "app"), image) && !is_kept_below(world, pod) &&
-                    !may_keep_image(world, record))
+                    !may_keep_image(world, record, pod))
                         fail(world, "pod %s is left with %s, the template has %s", object_name(pod),
                              template_image(pod, "app"), image);
                 else if (image_is_good(template_image(pod, "app")) &&

@@ -96,6 +96,18 @@ static json_object *pod_of(World *world, const Runtime *runtime) {
 
 /* Containers */
 
+static uint32_t image_bit(const char *image) {
+        uint32_t hash = 0;
+
+        for (; *image; image++)
+                hash = hash * 31 + (unsigned char) *image;
+        return UINT32_C(1) << (hash % 31);
+}
+
+bool runtime_has_started(const Runtime *runtime, const char *image) {
+        return runtime->started & image_bit(image);
+}
+
 static void start(World *world, RuntimeContainer *container, const char *image) {
         (void) snprintf(container->tried, sizeof(container->tried), "%s", image);
         container->is_ready = false;
@@ -156,7 +168,11 @@ static void act(World *world, Runtime *runtime, RuntimeContainer *container, con
         note(world, "kubelet of %s: %s %s", object_name(runtime->seen), names[deed],
              deed == DEED_START ? image : container->image);
         switch (deed) {
-        case DEED_START: start(world, container, image); break;
+        case DEED_START:
+                start(world, container, image);
+                if (container == &runtime->containers[0] && container->state == RUNTIME_RUNNING)
+                        runtime->started |= image_bit(image);
+                break;
         case DEED_KILL:
                 container->state = RUNTIME_DEAD;
                 container->is_ready = false;

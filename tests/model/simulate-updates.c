@@ -392,9 +392,8 @@ static void finish_by_hand(Run *run) {
 static void update_returned(Run *run) {
         World *world = &run->world;
         const char *image = template_image(GET(api_workload(world), "spec", "template"), "app");
-        bool is_told = world->scenario.has_rival && world->judge.is_told_late;
 
-        if (!(world->judge.has_returned || is_told) || !image_is_good(image) ||
+        if (!(world->judge.has_returned || judge_has_named(world)) || !image_is_good(image) ||
             is_held_or_open(run))
                 return;
         start(run, &(Command){ .verb = COMMAND_OF_SET_IMAGE, .user = "carol", .image = image });

@@ -60,7 +60,7 @@ struct Tool {
         void *stack;
         bool has_begun, has_ended, was_killed, is_child;
         bool has_closed; /* it has ended an update */
-        bool was_late;   /* it has written a pod after the end of one */
+        unsigned begin_step;
         int status;
         int64_t wake_sec;            /* NEVER: it waits for a change */
         int64_t frozen_sec;          /* until then it does nothing */
@@ -134,18 +134,17 @@ void tool_step(Tool *tool) {
         }
         swapcontext(&scheduler, &tool->context);
         running = NULL;
-        if (tool->has_ended && tool->has_closed)
-                tool->world->judge.is_partly_done =
-                        tool->status != EXIT_STATUS_DONE || GET(tool->output, "reason");
-        if (tool->has_ended && (tool->has_closed || tool->was_late) &&
-            tool->status == EXIT_STATUS_PARTLY)
-                tool->world->judge.is_told_late = true;
         if (tool->has_ended && tool->stack) {
                 free_stacks[n_free_stacks++] = tool->stack;
                 tool->stack = NULL;
                 note(tool->world, "%s: ends with %d%s%s", tool->session.user, tool->status,
                      tool->output ? " " : "",
                      tool->output ? json_object_to_json_string(tool->output) : "");
+                judge_told(tool->world, &(Telling){ .output = tool->output,
+                                                    .status = tool->status,
+                                                    .begin_step = tool->begin_step,
+                                                    .was_killed = tool->was_killed,
+                                                    .has_closed = tool->has_closed });
         }
 }
 
@@ -159,13 +158,14 @@ Tool *tool_start(World *world, const Command *command) {
         tool->world = world;
         tool->command = *command;
         tool->wake_sec = world->now_sec;
+        tool->begin_step = world->n_steps;
         tool->words[0] = (char *) (uintptr_t) kinds[world->scenario.kind];
         if (command->image) {
                 (void) snprintf(tool->image, sizeof(tool->image), "app=%s", command->image);
                 tool->words[1] = tool->image;
         }
         tool->flags = (Flags){ .no_preload = true,
-                               .wants_names = true,
+                               .format = OUTPUT_JSON,
                                .undo = command->undo,
                                .release = command->release,
                                .take_over = command->take_over,
@@ -372,9 +372,6 @@ static ErrorKind patch(Session *session, const Patch *patch, json_object **ret) 
 
         if (closes(before, api_workload(world)))
                 session->tool->has_closed = true;
-        if (patch->resource == PODS && !patch->is_dry_run && kind == ERROR_NONE &&
-            !has_open_record(api_workload(world)))
-                session->tool->was_late = true;
         return kind;
 }
 

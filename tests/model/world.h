@@ -101,7 +101,9 @@ typedef struct Runtime {
         bool has_news;             /* the status is not reported yet */
         bool has_failed;           /* the kubelet has evicted it: it ends, and stays as an object */
         bool is_down;              /* a tool has made it unavailable, and it has not come back */
+        bool is_named;             /* a run has said of it, as it is, that it has not the images */
         unsigned n_changes;        /* changes of its containers */
+        uint32_t started;          /* a set of images that "app" has had, by their hashes */
         const json_object *judged; /* the pod that the agent has acted on; only compared */
         unsigned judged_changes;
         unsigned idle_changes; /* world.n_changes at the time that idle_sec means */
@@ -150,8 +152,7 @@ typedef struct Judge {
         bool is_kept;            /* users hold the workload themselves */
         bool has_returned; /* a pod was given back to the workload, perhaps after its update */
         bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
-        bool is_told_late;   /* a run may have named pods that got other images after the end */
-        bool is_partly_done; /* the run that ended the last update has named pods that it left */
+        unsigned open_step;  /* when the last update began */
         char *foreign_image; /* another user's, in the template of an open update; NULL: none */
         char *failed_image; /* the template's when the workload was to show a failure; NULL: never */
         char failure[512];  /* "": none yet */
@@ -273,6 +274,8 @@ bool pod_is_available(const World *world, json_object *pod, int64_t min_ready_se
 
 void runtime_add(World *world, json_object *pod);
 Runtime *runtime_find(World *world, json_object *pod);
+/* A container of the image has run in the pod at some time. */
+bool runtime_has_started(const Runtime *runtime, const char *image);
 void runtime_fail(World *world, Runtime *runtime); /* all containers end, and stay so */
 bool kubelet_step(World *world, Runtime *runtime);
 bool nodes_are_due(const World *world);
@@ -307,6 +310,17 @@ void judge_impossible(World *world);   /* a controller says that an ordinary upd
 void judge_quiet(World *world);        /* controllers have nothing left to do */
 void judge_idle(World *world);         /* no program has anything to do now */
 void judge_kept_only(World *world);    /* a workload that waits for updates in place shows why */
+/* The words of a run at its end. output: its document; NULL: none. */
+typedef struct Telling {
+        json_object *output;
+        int status;
+        unsigned begin_step;
+        bool was_killed, has_closed;
+} Telling;
+
+void judge_told(World *world, const Telling *telling);
+/* Runs have named all pods that have other images than their template, and there are some. */
+bool judge_has_named(World *world);
 void judge_end(World *world);
 void judge_intent(World *world, json_object *workload); /* a user has written its strategy */
 void judge_scaled_down(World *world, int64_t n);        /* by so many pods */
