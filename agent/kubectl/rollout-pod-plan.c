@@ -662,6 +662,18 @@ static int is_foreign(const RolloutView *view, json_object *record, json_object 
         return r;
 }
 
+/* The kubelet has to replace a container yet, whether this update goes on with the pod or not. */
+static bool is_awaited(const Subject *subject) {
+        if (!subject->former)
+                return false;
+        json_object_object_foreach(subject->former, container, entry) {
+                if (json_is(entry, "id", id_of(subject->pod, container)) &&
+                    !json_is(entry, "image", template_image(subject->pod, container)))
+                        return true;
+        }
+        return false;
+}
+
 int pod_state_read(const RolloutView *view, json_object *record, json_object *pod, PodState *ret) {
         cleanup(subject_done) Subject subject = subject_make(view, record, pod);
         int r;
@@ -680,8 +692,10 @@ int pod_state_read(const RolloutView *view, json_object *record, json_object *po
         if (!ret->is_member)
                 return 0;
         ret->is_available = view_pod_is_available(view, pod);
-        if (pod_ordinal(pod) < view_partition(view, record))
+        if (pod_ordinal(pod) < view_partition(view, record)) {
+                ret->is_available = ret->is_available && !is_awaited(&subject);
                 return 0;
+        }
         r = is_foreign(view, record, pod, &ret->is_foreign);
         if (r < 0 || ret->is_foreign)
                 return r < 0 ? r

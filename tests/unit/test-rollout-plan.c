@@ -383,6 +383,8 @@ static void view_done(TestView *made) {
         { .image = "A" }
 #define NEW \
         { .image = "B", .hash = "new", .id = "2", .former = FROM_A }
+#define STOPPING \
+        { .image = "B", .hash = "new", .former = FROM_A }
 #define FREE .is_released = true
 #define HISTORY .has_history = true
 #define DECLARED .is_declared = true, .record = "forward rollout"
@@ -761,6 +763,9 @@ static const PlanCase plan_rows[] = {
         { { STATEFUL, TURNED, .pods = { OLD, OLD } }, ROLLOUT_PATCH_POD, "web-1",
           "\"controller-revision-hash\":\"new\"" },
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { OLD, NEW } }, ROLLOUT_PATCH_POD, "web-0", NULL },
+        /* The partition was raised over a pod whose old container is about to end. */
+        { { STATEFUL, TURNED, .partition = 1, .pods = { STOPPING, OLD } }, ROLLOUT_WAIT, "web-0", NULL },
+        { { STATEFUL, TURNED, .partition = 1, .pods = { OLD, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
         { { STATEFUL, TURNED, .n_updated = 1, .partition = 1, .pods = { OLD, NEW } }, ROLLOUT_HAND_BACK, NULL,
           "\"partition\":1" },
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "count", NULL },
@@ -1186,9 +1191,6 @@ TEST_ROWS(test_late, late_rows, name, const struct LateRow *row) {
         else
                 assert_null(late);
 }
-
-#define STOPPING \
-        { .image = "B", .hash = "new", .former = FROM_A }
 
 static const struct UnfinishedRow {
         const char *name;
