@@ -31,9 +31,9 @@ typedef struct RolloutView {
         json_object *pods;
         json_object *budgets;            /* PodDisruptionBudgets */
         json_object *replica_set_owners; /* see restart_plan_is_of(); NULL: not known */
-        /* Notes of this run: {pod: {"phase", "since", "silent", "first", "restarts", "generation"}}. "first" and "restarts"
-         * are restarts of containers, before it got the images and when it counted as updated, in that generation. May be
-         * NULL. */
+        /* Notes of this run: {pod: {"phase", "since", "silent", "seen", "first", "restarts", "generation"}}. "first" and
+         * "restarts" are restarts of containers, before it got the images and when it counted as updated, in that generation;
+         * "seen" is the last generation with which its kubelet has shown the old containers. May be NULL. */
         json_object *noted;
         int64_t now_sec;
 } RolloutView;

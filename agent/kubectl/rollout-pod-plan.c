@@ -91,8 +91,8 @@ static const char *id_of(json_object *pod, const char *container) {
         return id ? id : "";
 }
 
-/* {container: {"image", "id", "since", "unready", "silent"}}: what ran in the pod before it was updated, since when that
- * update is open, and whether the pod was out of service before, or silent; NULL: it was not updated. */
+/* {container: {"image", "id", "imageID", "since", "unready", "silent"}}: what ran in the pod before it was updated, since when
+ * that update is open, and whether the pod was out of service before, or silent; NULL: it was not updated. */
 static json_object *read_former(json_object *pod) {
         return object_annotation_json(pod, ROLLOUT_POD_ANNOTATION);
 }
@@ -169,6 +169,33 @@ static bool is_noted_as_updated(const Subject *subject) {
         return json_is(subject->noted, "phase", rollout_phase_to_string(ROLLOUT_UPDATED));
 }
 
+/* The kubelet may have started another container of the image before, for one that had ended, before it saw the pod as it is.
+ * On the way back it may have started one of the image that is taken away again. */
+static bool may_be_of_before(const Subject *subject, const char *container, const char *image) {
+        json_object *entry = json_get(subject->former, container, json_type_object);
+        const char *before = json_get_filled(entry, "imageID");
+        const char *now = json_get_filled(container_status(subject->pod, container), "imageID");
+        bool leads_back = json_is(entry, "image", image);
+
+        return before && now && !json_is(entry, "id", id_of(subject->pod, container)) &&
+               text_equal(before, now) != leads_back;
+}
+
+/* Nor has this run seen that the kubelet had the pod as it is while the container before was still the last one. Images may be
+ * the same under two names: such a doubt ends when a container of the image before would have been replaced. */
+static bool is_in_doubt(const Subject *subject, const char *container, const char *image) {
+        json_object *running =
+                object_at(container_status(subject->pod, container), "state.running");
+        int64_t runs_sec = subject->view->now_sec - json_get_time(running, "startedAt");
+
+        return subject->view->noted && runs_sec <= patience_sec(subject) &&
+               !is_noted_as_updated(subject) &&
+               object_at(subject->pod, "status.observedGeneration") &&
+               may_be_of_before(subject, container, image) &&
+               json_get_integer(subject->noted, "seen") !=
+                       object_integer(subject->pod, "metadata.generation");
+}
+
 /* The container was started for this image. Where that follows from its ID alone, the kubelet has to have
  * seen the pod as it is; one that says so has a status.observedGeneration. */
 static bool runs_image(const Subject *subject, const char *container, const char *image) {
@@ -179,12 +206,25 @@ static bool runs_image(const Subject *subject, const char *container, const char
         if (!object_at(container_status(subject->pod, container), "state.running"))
                 return false;
         if (!json_is(entry, "id", id_of(subject->pod, container)) || json_is(entry, "image", image))
-                return true;
+                return !is_in_doubt(subject, container, image);
         /* The kubelet started it before it saw the other image, which the way back has taken away again. A pod that this run has
          * found updated by that is so in each further turn. */
         return (is_overdue(subject) || is_noted_as_updated(subject)) &&
                object_is_observed(subject->pod) &&
                json_is(container_status(subject->pod, container), "image", image);
+}
+
+/* The kubelet has seen the pod as it is, and the containers before are the last ones still: each one that follows is for the
+ * images that the pod has. */
+static bool is_old_seen(const Subject *subject) {
+        if (!subject->former || !object_at(subject->pod, "status.observedGeneration") ||
+            !object_is_observed(subject->pod))
+                return false;
+        json_object_object_foreach(subject->former, container, entry) {
+                if (!json_is(entry, "id", id_of(subject->pod, container)))
+                        return false;
+        }
+        return true;
 }
 
 static int64_t count_restarts(const Subject *subject) {
@@ -380,9 +420,11 @@ static bool is_settled(const Subject *subject) {
                 (void) image;
                 if (is_starting(subject, container))
                         return false;
-                if (entry && now && !is_hopeless && !json_is(entry, "image", now) &&
-                    json_is(entry, "id", id_of(pod, container)) &&
-                    !has_failed(subject, container, now) && !runs_image(subject, container, now))
+                if (entry && now && !is_hopeless && !has_failed(subject, container, now) &&
+                    (is_in_doubt(subject, container, now) ||
+                     (!json_is(entry, "image", now) &&
+                      json_is(entry, "id", id_of(pod, container)) &&
+                      !runs_image(subject, container, now))))
                         return false;
         }
         return true;
@@ -489,6 +531,11 @@ static int explain_container(const Subject *subject, const char *container, char
         if (entry && json_is(entry, "id", id_of(pod, container)) &&
             !json_is(entry, "image", template_image(pod, container)))
                 return explain_old(subject, ret);
+        if (is_in_doubt(subject, container, template_image(pod, container)))
+                return text_format(ret,
+                                   "container %s may be one of the image before, which the kubelet "
+                                   "had started just then",
+                                   container);
         return 0;
 }
 
@@ -704,6 +751,7 @@ int pod_state_read(const RolloutView *view, json_object *record, json_object *po
                                          &ret->reason);
         ret->phase = find_phase(&subject);
         ret->is_silent = is_silent(&subject);
+        ret->is_old_seen = is_old_seen(&subject);
         ret->is_given_up = is_given_up(&subject, ret->phase);
         return explain(&subject, ret->phase, &ret->reason);
 }
@@ -786,6 +834,7 @@ json_object *pod_make_former(const RolloutView *view, json_object *pod, json_obj
                 json_object *known = json_get(subject.former, container, json_type_object);
                 cleanup(json_object_put_p) json_object *entry = json_object_new_object();
                 const char *now = template_image(pod, container);
+                const char *content = json_get_filled(container_status(pod, container), "imageID");
 
                 (void) image;
                 if (template_ends(pod, container))
@@ -795,6 +844,7 @@ json_object *pod_make_former(const RolloutView *view, json_object *pod, json_obj
                         now = json_get_text(known, "image");
                 if (patch_add_text(entry, "image", now ? now : "") < 0 ||
                     patch_add_text(entry, "id", id_of(pod, container)) < 0 ||
+                    (content && patch_add_text(entry, "imageID", content) < 0) ||
                     (subject.since && patch_add_text(entry, "since", subject.since) < 0) ||
                     (counts_as_unready(&subject, record) &&
                      patch_add_bool(entry, "unready", true) < 0) ||

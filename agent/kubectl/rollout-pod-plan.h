@@ -7,6 +7,11 @@
  * A container was replaced when it has another ID than when its image was patched, which an annotation of
  * the pod remembers; the pod is updated when it is ready then, and when the agent of its node, if there is one,
  * has verified what runs. Pure.
+ *
+ * Another ID alone does not tell whether the kubelet had seen the patch: a container that has just ended is started again
+ * with the image before. Its content tells it, or that the kubelet has shown the old container after it had seen the patch;
+ * without either the pod is awaited for as long as an old container may run. Not told is an old tag that has moved meanwhile,
+ * and an image before this one whose pull had failed, and succeeds just then.
  */
 
 #include <json-c/json_types.h>
@@ -37,6 +42,7 @@ typedef struct PodState {
         bool is_available;  /* see view_pod_is_available() */
         /* The closed gate hides that the node is lost; but a kubelet would have ended the old container long ago. */
         bool is_silent;
+        bool is_old_seen; /* the kubelet shows the old containers, and has seen the pod with the new images */
         /* It was out of service before, or its node is lost, and it has not run the images for so long that it
          * need not any more: the end does not wait for it. Nor does it for one that is deleted and does not end. */
         bool is_given_up;

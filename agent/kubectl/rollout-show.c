@@ -38,6 +38,16 @@ static int note_updated(json_object *entry, const PodState *state, int64_t n_res
                        ?: patch_add(entry, "generation", json_object_new_int64(generation));
 }
 
+/* before: what was noted of the pod; may be the entry itself. */
+static int note_seen(json_object *entry, json_object *before, const PodState *state) {
+        int64_t seen = state->is_old_seen ? object_integer(state->pod, "metadata.generation")
+                                          : json_get_integer(before, "seen");
+
+        return json_get_integer(entry, "seen") == seen
+                       ? 0
+                       : patch_add(entry, "seen", json_object_new_int64(seen));
+}
+
 static int note_phase(RolloutShow *show, int64_t now_sec, json_object *before,
                       const PodState *state) {
         cleanup(json_object_put_p) json_object *entry =
@@ -51,6 +61,7 @@ static int note_phase(RolloutShow *show, int64_t now_sec, json_object *before,
         if (patch_add(entry, "first", first) < 0 ||
             patch_add(entry, "since", json_object_new_int64(now_sec)) < 0 ||
             patch_add_bool(entry, "silent", state->is_silent) < 0 ||
+            note_seen(entry, before, state) < 0 ||
             (state->phase == ROLLOUT_UPDATED && note_updated(entry, state, state->n_restarts) < 0))
                 return -ENOMEM;
         return patch_add(show->pods, object_name(state->pod), take_ptr(entry));
@@ -91,7 +102,7 @@ static int note_pods(RolloutShow *show, int64_t now_sec, const Census *census, b
                 const char *before = json_get_text(entry, "phase");
 
                 if (text_equal(before, phase)) {
-                        if (note_same(entry, state) < 0)
+                        if (note_same(entry, state) < 0 || note_seen(entry, entry, state) < 0)
                                 return -ENOMEM;
                         continue;
                 }

@@ -13,6 +13,7 @@
 #define NOW_SEC 1000000000
 
 #define FROM_A "{'app': {'image': 'A', 'id': '1'}}"
+#define FROM_CONTENT "{'app': {'image': 'A', 'id': '1', 'imageID': 'a'}}"
 #define READY "{'type': 'Ready', 'status': 'True'}"
 #define READY_SINCE(time) "{'type': 'Ready', 'status': 'True', 'lastTransitionTime': '" time "'}"
 #define UNREADY "{'type': 'Ready', 'status': 'False'}"
@@ -42,6 +43,11 @@
 #define UNREADY_A "{'app': {'image': 'A', 'id': '1', 'unready': true}}"
 #define RUNNING "'running': {}"
 #define RUNS(image) RUNNING "}, 'image': '" image "', 'lastState': {"
+/* It was started ten seconds ago, and 61. */
+#define CONTENT(content) \
+        "'running': {'startedAt': '2001-09-09T01:46:30Z'}}, 'imageID': '" content "', 'x': {"
+#define LONG_CONTENT(content) \
+        "'running': {'startedAt': '2001-09-09T01:45:39Z'}}, 'imageID': '" content "', 'x': {"
 #define STARTED(time) "}, 'lastState': {'terminated': {'startedAt': '" time "'}"
 #define BY_KRUISE(time)                                                                     \
         ", 'annotations': {'apps.kruise.io/inplace-update-state': '{\\'updateTimestamp\\':" \
@@ -176,6 +182,40 @@ static const PhaseCase phase_rows[] = {
         { .name = "another one runs, of an older version of the pod",
           { .image = "B", .id = "2", .former = FROM_A, .is_behind = true },
           ROLLOUT_UPDATING },
+        { .name = "another one of the same content runs, as after a crash",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = CONTENT("a") },
+          ROLLOUT_UPDATING, "container app may be one of the image before, which the kubelet had started just then",
+          .is_found = true },
+        { .name = "another one of other content runs",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = CONTENT("b") },
+          ROLLOUT_UPDATED, .is_found = true },
+        { .name = "the kubelet had the pod as it is while the old one was the last",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = CONTENT("a") },
+          ROLLOUT_UPDATED, .noted = "0, 'seen': 2" },
+        { .name = "it had the pod as it was before",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = CONTENT("a") },
+          ROLLOUT_UPDATING, .noted = "0, 'seen': 1" },
+        { .name = "an old one would have been replaced by now",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = LONG_CONTENT("a") },
+          ROLLOUT_UPDATED, .is_found = true },
+        { .name = "nothing is noted of what runs",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = CONTENT("a") },
+          ROLLOUT_UPDATED },
+        { .name = "the kubelet does not say which pod it has seen",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = CONTENT("a"), .has_no_generation = true },
+          ROLLOUT_UPDATED, .is_found = true },
+        { .name = "back, and one of the image runs that was to come",
+          { .image = "A", .id = "2", .former = FROM_CONTENT, .state = CONTENT("b") },
+          ROLLOUT_UPDATING, .is_undo = true, .is_found = true },
+        { .name = "back, before the kubelet has replaced one of the image before",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = CONTENT("a") },
+          ROLLOUT_UPDATING, .is_undo = true, .is_found = true },
+        { .name = "back, after it has replaced that",
+          { .image = "B", .id = "3", .former = FROM_CONTENT, .state = CONTENT("b") },
+          ROLLOUT_OLD, .is_undo = true, .is_found = true },
+        { .name = "back, and another one of the image runs",
+          { .image = "A", .id = "2", .former = FROM_CONTENT, .state = CONTENT("a") },
+          ROLLOUT_UPDATED, .is_undo = true, .is_found = true },
         { .name = "it runs, and is not ready",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = UNREADY }, ROLLOUT_UPDATING },
         { .name = "it does not run",
@@ -561,6 +601,18 @@ TEST(test_former) {
                 if (!json_object_equal(former, expected))
                         fail_msg("row %zu: %s", i, json_object_to_json_string(former));
         }
+}
+
+/* The container that runs is told from the next one by its content as well. */
+TEST(test_former_content) {
+        cleanup(json_object_put_p) json_object *pod =
+                make_pod(&(TestPod){ .image = "A", .state = CONTENT("a") });
+        cleanup(json_object_put_p) json_object *record = make_record(/* is_undo= */ false, 0);
+        cleanup(json_object_put_p) json_object *former =
+                pod_make_former(&(RolloutView){ .workload = NULL }, pod, record);
+        cleanup(json_object_put_p) json_object *expected = parse("%s", FROM_CONTENT);
+
+        assert_true(json_object_equal(former, expected));
 }
 
 /* The kubelet has started A before it saw B, and has gone back to A since: the ID alone does not tell what the container runs. */

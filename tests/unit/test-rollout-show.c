@@ -68,6 +68,26 @@ TEST_ROWS(test_first, first_rows, name, const struct FirstRow *row) {
                          row->first);
 }
 
+/* The kubelet has shown the old containers with generation 3, and shows the new ones in another phase. */
+TEST(test_old_seen) {
+        cleanup(rollout_show_done) RolloutShow show;
+        PodState state = { .phase = ROLLOUT_UPDATING };
+
+        assert_ok(rollout_show_init(&show));
+        show.is_quiet = true;
+        see_pod(&show, state, 3);
+        state.is_old_seen = true;
+        see_pod(&show, state, 3);
+        state.is_old_seen = false;
+        for (int i = 0; i < 2; i++) {
+                see_pod(&show, state, 4);
+                assert_int_equal(json_get_integer(json_get(show.pods, "web", json_type_object),
+                                                  "seen"),
+                                 3);
+                state.phase = ROLLOUT_UPDATED;
+        }
+}
+
 /* A pod may restart for a change of its resources after that was seen, too. */
 TEST(test_resized) {
         cleanup(rollout_show_done) RolloutShow show;
