@@ -144,11 +144,17 @@ static bool takes_down(json_object *old, json_object *new) {
                          "status", "False"));
 }
 
+/* A container of the image before that still runs, or that its kubelet has started before it saw the change, will end. */
+static bool has_come_back(World *world, const Runtime *runtime, json_object *pod) {
+        return is_up(world, pod) && (runtime->is_renewed || text_equal(runtime->containers[0].image,
+                                                                       template_image(pod, "app")));
+}
+
 /* A pod that has come back before this write, and may end again for reasons of its own. */
 static void judge_return(World *world, json_object *old) {
         Runtime *runtime = runtime_find(world, old);
 
-        if (runtime && runtime->is_down && is_up(world, old))
+        if (runtime && runtime->is_down && has_come_back(world, runtime, old))
                 runtime->is_down = false;
 }
 
@@ -165,12 +171,14 @@ static void judge_availability(World *world, json_object *old, json_object *new)
                 json_object *pod = api_get(world, PODS, object_name(other->seen));
 
                 if (other->is_down && other != runtime &&
-                    (!pod || object_is_deleted(pod) || other->has_failed || is_up(world, pod) ||
-                     !is_of_workload(world, pod) || world->nodes[other->node].lost_sec != NEVER))
+                    (!pod || object_is_deleted(pod) || other->has_failed ||
+                     has_come_back(world, other, pod) || !is_of_workload(world, pod) ||
+                     world->nodes[other->node].lost_sec != NEVER))
                         other->is_down = false;
                 n += other->is_down;
-                n_unready += other->is_down && (other == runtime || !object_is_observed(pod) ||
-                                                !pod_is_available(world, pod, 0));
+                n_unready +=
+                        other->is_down && (other == runtime || !object_is_observed(pod) ||
+                                           !other->is_renewed || !pod_is_available(world, pod, 0));
         }
         /* A run that another one has turned may not have seen that yet. */
         if (n > world->judge.max_unavailable + world->scenario.has_rival)
@@ -353,7 +361,7 @@ static void judge_change(World *world, json_object *old, json_object *new) {
         Runtime *runtime = runtime_find(world, new);
 
         if (runtime && !text_equal(template_image(old, "app"), template_image(new, "app")))
-                runtime->is_named = false;
+                runtime->is_named = runtime->is_renewed = false;
 }
 
 void judge_write(World *world, Author author, Resource resource, json_object *old,
@@ -552,6 +560,14 @@ bool judge_has_named(World *world) {
         return has_any;
 }
 
+/* Containers of the first image have crashed, and the kubelet makes a pause. */
+static bool waits_after_crash(World *world, json_object *pod) {
+        const Runtime *runtime = runtime_find(world, pod);
+
+        return world->scenario.has_crashes && runtime &&
+               runtime->containers[0].state == RUNTIME_BACKOFF;
+}
+
 /* Whether every pod runs the image of its template, and is ready. */
 static void judge_pods(World *world, json_object *record) {
         json_object *workload = api_workload(world);
@@ -572,7 +588,7 @@ static void judge_pods(World *world, json_object *record) {
                         fail(world, "pod %s is left with %s, the template has %s", object_name(pod),
                              template_image(pod, "app"), image);
                 else if (image_is_good(template_image(pod, "app")) &&
-                         !pod_is_available(world, pod, 0))
+                         !pod_is_available(world, pod, 0) && !waits_after_crash(world, pod))
                         fail(world, "pod %s is left unready", object_name(pod));
         }
 }

@@ -142,6 +142,14 @@ typedef enum Deed {
         DEED_CRASH,
 } Deed;
 
+/* Notes a start of the first container. */
+static void note_start(World *world, Runtime *runtime, const char *image) {
+        json_object *pod = pod_of(world, runtime);
+
+        runtime->started |= image_bit(image);
+        runtime->is_renewed = runtime->is_renewed || text_equal(image_of(pod, 0), image);
+}
+
 static Deed next_deed(const World *world, const RuntimeContainer *container, const char *image) {
         switch (container->state) {
         case RUNTIME_NONE:
@@ -171,7 +179,7 @@ static void act(World *world, Runtime *runtime, RuntimeContainer *container, con
         case DEED_START:
                 start(world, container, image);
                 if (container == &runtime->containers[0] && container->state == RUNTIME_RUNNING)
-                        runtime->started |= image_bit(image);
+                        note_start(world, runtime, image);
                 break;
         case DEED_KILL:
                 container->state = RUNTIME_DEAD;
@@ -181,6 +189,21 @@ static void act(World *world, Runtime *runtime, RuntimeContainer *container, con
         case DEED_CRASH: crash(world, container); break;
         case DEED_NONE: break;
         }
+        runtime->has_news = true;
+        runtime->n_changes++;
+}
+
+/* The image does not keep running, which may be why its users update it. */
+void runtime_crash_old(World *world, Runtime *runtime) {
+        RuntimeContainer *container = &runtime->containers[0];
+
+        if (container->state != RUNTIME_RUNNING || strcmp(container->image, "r/app:1") != 0 ||
+            runtime->has_failed || world->nodes[runtime->node].lost_sec != NEVER)
+                return;
+        note(world, "a container of pod %s crashes", object_name(runtime->seen));
+        crash(world, container);
+        if (happens(world, 50))
+                container->state = RUNTIME_DEAD;
         runtime->has_news = true;
         runtime->n_changes++;
 }
@@ -215,6 +238,11 @@ static json_object *state_of(const RuntimeContainer *container, const char *imag
         return state;
 }
 
+/* Two of the images are the same under other names. */
+static const char *content_of(const char *image) {
+        return strcmp(image, "r/app:3") == 0 ? "r/app:1" : image;
+}
+
 static json_object *status_of(const RuntimeContainer *container, const char *name) {
         json_object *status = json_object_new_object();
         char id[24];
@@ -222,8 +250,11 @@ static json_object *status_of(const RuntimeContainer *container, const char *nam
         (void) snprintf(id, sizeof(id), "c://%u", container->id);
         json_object_object_add(status, "name", json_object_new_string(name));
         json_object_object_add(status, "image", json_object_new_string(container->image));
-        if (container->id)
+        if (container->id) {
                 json_object_object_add(status, "containerID", json_object_new_string(id));
+                json_object_object_add(status, "imageID",
+                                       json_object_new_string(content_of(container->image)));
+        }
         json_object_object_add(status, "restartCount",
                                json_object_new_int64(container->n_restarts));
         json_object_object_add(status, "ready", json_object_new_boolean(container->is_ready));

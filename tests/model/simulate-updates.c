@@ -74,6 +74,7 @@ static Scenario choose_scenario(World *world) {
         if (scenario.kind == WORKLOAD_STATEFUL_SET && !scenario.is_kept && happens(world, 30))
                 scenario.partition = 1 + (int) choose(world, 2);
         scenario.is_recreate = scenario.kind == WORKLOAD_DEPLOYMENT && happens(world, 15);
+        scenario.has_crashes = happens(world, 15);
         return scenario;
 }
 
@@ -81,7 +82,7 @@ static void show_scenario(World *world) {
         const Scenario *scenario = &world->scenario;
 
         note(world,
-             "%s of %d pods with %d containers, maxUnavailable %d, partition %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s%s, to %s",
+             "%s of %d pods with %d containers, maxUnavailable %d, partition %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s%s%s, to %s",
              workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
              scenario->max_unavailable, scenario->partition, scenario->min_ready_sec,
              scenario->history_limit, scenario->has_gate ? ", gate" : "",
@@ -93,7 +94,8 @@ static void show_scenario(World *world) {
              scenario->has_hostile_users ? ", hostile users" : "",
              scenario->start > 0 ? ", ordinals from 2" : "",
              scenario->is_parallel ? ", parallel" : "", scenario->is_recreate ? ", Recreate" : "",
-             scenario->has_rival ? ", two runs" : "", scenario->target);
+             scenario->has_rival ? ", two runs" : "", scenario->has_crashes ? ", crashes" : "",
+             scenario->target);
 }
 
 /* Commands of people */
@@ -260,6 +262,9 @@ static void step_outside(Run *run) {
                 scenario->n_disturbances--;
                 user_disturb(world);
         }
+        if (scenario->has_crashes && world->n_runtimes > 0 && happens(world, 5))
+                runtime_crash_old(world,
+                                  &world->runtimes[choose(world, (uint32_t) world->n_runtimes)]);
         for (int i = 0; i < NODES_MAX; i++)
                 if (world->nodes[i].lost_sec != NEVER && happens(world, 1))
                         node_return(world, i);

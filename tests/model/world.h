@@ -98,9 +98,10 @@ typedef struct Runtime {
         int node;
         json_object *seen; /* the pod; owned */
         RuntimeContainer containers[CONTAINERS_MAX];
-        bool has_news;             /* the status is not reported yet */
-        bool has_failed;           /* the kubelet has evicted it: it ends, and stays as an object */
-        bool is_down;              /* a tool has made it unavailable, and it has not come back */
+        bool has_news;   /* the status is not reported yet */
+        bool has_failed; /* the kubelet has evicted it: it ends, and stays as an object */
+        bool is_down;    /* a tool has made it unavailable, and it has not come back */
+        bool is_renewed; /* it has started the image that it should have since a user or tool has changed that */
         bool is_named;             /* a run has said of it, as it is, that it has not the images */
         unsigned n_changes;        /* changes of its containers */
         uint32_t started;          /* a set of images that "app" has had, by their hashes */
@@ -130,6 +131,7 @@ typedef struct Scenario {
         bool is_only;           /* declared, and never by an ordinary update */
         bool has_person;        /* a command begins the update, though it is declared */
         bool is_kept;           /* by its users from its controller: paused, or OnDelete */
+        bool has_crashes;       /* containers of the first image end now and then */
         bool has_hostile_users; /* their edits take the workload away from the update */
         bool has_rival;         /* a second run at the same time */
         int n_edits, n_disturbances, n_crashes, n_losses;
@@ -276,7 +278,8 @@ void runtime_add(World *world, json_object *pod);
 Runtime *runtime_find(World *world, json_object *pod);
 /* A container of the image has run in the pod at some time. */
 bool runtime_has_started(const Runtime *runtime, const char *image);
-void runtime_fail(World *world, Runtime *runtime); /* all containers end, and stay so */
+void runtime_crash_old(World *world, Runtime *runtime); /* if it runs the first image */
+void runtime_fail(World *world, Runtime *runtime);      /* all containers end, and stay so */
 bool kubelet_step(World *world, Runtime *runtime);
 bool nodes_are_due(const World *world);
 void nodes_step(World *world);
