@@ -212,10 +212,12 @@ static int return_pod(const RolloutWriter *writer, const char *name, json_object
                 bool is_ours = false;
                 int r = pod ? rollout_plan_return_pod(&watch->view, record, pod, &step) : 0;
 
-                if (r > 0)
+                if (r > 0 && rollout_record_is_open(record))
                         r = has_closed(writer, &step, record, &is_ours);
+                else
+                        is_ours = r > 0;
                 if (r < 0 || !is_ours)
-                        return r;
+                        return r < 0 ? r : 0;
                 r = send_step(writer, &step, &error);
                 if (error.kind == ERROR_NONE || error.kind == ERROR_NOT_FOUND)
                         return error.kind == ERROR_NONE ? r : 0;

@@ -498,6 +498,18 @@ static int stop_late(Rollout *rollout) {
         return end_with_rest(rollout, EXIT_STATUS_DONE);
 }
 
+/* This run has taken a pod out of service, and another one has ended the update just then: nothing else would return it. */
+static int return_late(Rollout *rollout) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = rollout_write_return(&rollout->writer, &rollout->census, rollout->record, &error);
+
+        if (error.kind != ERROR_NONE)
+                rollout_explain(&rollout->watch,
+                                "pods that were to be the next stay out of service: %s",
+                                error_message(&error));
+        return error.kind != ERROR_NONE ? 0 : r;
+}
+
 static int stop(Rollout *rollout) {
         if (!rollout->step.message)
                 return end_released(rollout);
@@ -505,6 +517,9 @@ static int stop(Rollout *rollout) {
         if (rollout_record_is_open(rollout->record) && rollout->step.action == ROLLOUT_STOP &&
             (is_of_kruise(rollout) || is_same_user(rollout)))
                 return leave_open(rollout, EXIT_STATUS_PARTLY);
+        if (!is_of_kruise(rollout) && rollout->step.action == ROLLOUT_STOP &&
+            !rollout_record_is_open(rollout->record) && return_late(rollout) < 0)
+                return -ENOMEM;
         if (!is_of_kruise(rollout) && !is_same_user(rollout))
                 rollout_offer(&rollout->watch, "kubectl inplace status", NULL);
         return is_of_kruise(rollout) || rollout->is_carried_out || rollout->rest
