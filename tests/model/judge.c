@@ -90,6 +90,14 @@ static bool is_of_workload(World *world, json_object *pod) {
         return workload && pod_is_claimed(pod, workload);
 }
 
+/* Containers of the first image have crashed, and the kubelet makes a pause. */
+static bool waits_after_crash(World *world, json_object *pod) {
+        const Runtime *runtime = runtime_find(world, pod);
+
+        return world->scenario.has_crashes && runtime &&
+               runtime->containers[0].state == RUNTIME_BACKOFF;
+}
+
 void judge_quiet(World *world) {
         int64_t n_pods = 0, n_ended = 0;
         int64_t wanted = world->scenario.kind == WORKLOAD_DAEMON_SET
@@ -106,6 +114,8 @@ void judge_quiet(World *world) {
                 if (!is_of_workload(world, world->items[PODS].items[i]))
                         continue;
                 /* Time alone brings it to be available, and its controller goes on then. */
+                if (waits_after_crash(world, world->items[PODS].items[i]))
+                        return;
                 if (pod_is_available(world, world->items[PODS].items[i], 0) &&
                     !pod_is_available(world, world->items[PODS].items[i],
                                       object_integer(api_workload(world), "spec.minReadySeconds")))
@@ -558,14 +568,6 @@ bool judge_has_named(World *world) {
                 has_any = true;
         }
         return has_any;
-}
-
-/* Containers of the first image have crashed, and the kubelet makes a pause. */
-static bool waits_after_crash(World *world, json_object *pod) {
-        const Runtime *runtime = runtime_find(world, pod);
-
-        return world->scenario.has_crashes && runtime &&
-               runtime->containers[0].state == RUNTIME_BACKOFF;
 }
 
 /* Whether every pod runs the image of its template, and is ready. */

@@ -142,6 +142,10 @@ typedef enum Deed {
         DEED_CRASH,
 } Deed;
 
+static int64_t clock_of(const World *world, const Runtime *runtime) {
+        return world->now_sec + world->nodes[runtime->node].skew_sec;
+}
+
 /* Notes a start of the first container. */
 static void note_start(World *world, Runtime *runtime, const char *image) {
         json_object *pod = pod_of(world, runtime);
@@ -178,6 +182,7 @@ static void act(World *world, Runtime *runtime, RuntimeContainer *container, con
         switch (deed) {
         case DEED_START:
                 start(world, container, image);
+                container->started_sec = clock_of(world, runtime);
                 if (container == &runtime->containers[0] && container->state == RUNTIME_RUNNING)
                         note_start(world, runtime, image);
                 break;
@@ -262,7 +267,7 @@ static json_object *status_of(const RuntimeContainer *container, const char *nam
         return status;
 }
 
-static void add_condition(World *world, json_object *list, json_object *pod, const char *type,
+static void add_condition(int64_t now_sec, json_object *list, json_object *pod, const char *type,
                           bool is_now) {
         json_object *old = condition_of(pod, type), *condition;
 
@@ -274,12 +279,13 @@ static void add_condition(World *world, json_object *list, json_object *pod, con
         json_object_object_add(condition, "type", json_object_new_string(type));
         json_object_object_add(condition, "status",
                                json_object_new_string(is_now ? "True" : "False"));
-        json_object_object_add(condition, "lastTransitionTime", time_text(world->now_sec));
+        json_object_object_add(condition, "lastTransitionTime", time_text(now_sec));
         json_object_array_add(list, condition);
 }
 
 static json_object *conditions_of(World *world, const Runtime *runtime, json_object *pod) {
         json_object *list = json_object_new_array();
+        int64_t now_sec = clock_of(world, runtime);
         bool is_ready = true;
 
         for (int i = 0; i < n_containers(runtime); i++)
@@ -287,8 +293,8 @@ static json_object *conditions_of(World *world, const Runtime *runtime, json_obj
         json_object_array_add(list, json_object_get(condition_of(pod, "PodScheduled")));
         if (condition_of(pod, GATE_CONDITION))
                 json_object_array_add(list, json_object_get(condition_of(pod, GATE_CONDITION)));
-        add_condition(world, list, pod, "ContainersReady", is_ready);
-        add_condition(world, list, pod, "Ready",
+        add_condition(now_sec, list, pod, "ContainersReady", is_ready);
+        add_condition(now_sec, list, pod, "Ready",
                       is_ready && (!has_gate(pod) || is_true(runtime->seen, GATE_CONDITION)));
         return list;
 }
@@ -361,7 +367,7 @@ static void judge_gate(World *world, const Runtime *runtime, json_object *pod) {
         json_object_object_add(gate, "type", json_object_new_string(GATE_CONDITION));
         json_object_object_add(gate, "status", json_object_new_string("True"));
         json_object_object_add(gate, "reason", json_object_new_string(GATE_REASON_UPDATED));
-        json_object_object_add(gate, "lastTransitionTime", time_text(world->now_sec));
+        json_object_object_add(gate, "lastTransitionTime", time_text(clock_of(world, runtime)));
         json_object_array_add(list, gate);
         SET(&changed, list, "status", "conditions");
         note(world, "agent of %s: opens its gate", object_name(pod));
@@ -490,7 +496,7 @@ static void mark_lost(World *world, json_object *pod) {
                 if (!json_is(json_object_array_get_idx(old, i), "type", "Ready"))
                         json_object_array_add(list,
                                               json_object_get(json_object_array_get_idx(old, i)));
-        add_condition(world, list, pod, "Ready", false);
+        add_condition(world->now_sec, list, pod, "Ready", false);
         changed = json_object_get(pod);
         SET(&changed, list, "status", "conditions");
         (void) api_update(world, AUTHOR_MANAGER, PODS, true, changed);

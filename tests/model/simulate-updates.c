@@ -30,6 +30,7 @@
 #define STORM_STEPS 500
 #define CALM_STEPS 4000
 #define CALM_SEC 3000
+#define SKEW_SEC 8
 #define CONTROLLER "system:serviceaccount:inplaced-system:inplaced"
 
 /* Scenarios */
@@ -75,6 +76,7 @@ static Scenario choose_scenario(World *world) {
                 scenario.partition = 1 + (int) choose(world, 2);
         scenario.is_recreate = scenario.kind == WORKLOAD_DEPLOYMENT && happens(world, 15);
         scenario.has_crashes = happens(world, 15);
+        scenario.has_skew = happens(world, 15);
         return scenario;
 }
 
@@ -82,7 +84,7 @@ static void show_scenario(World *world) {
         const Scenario *scenario = &world->scenario;
 
         note(world,
-             "%s of %d pods with %d containers, maxUnavailable %d, partition %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s%s%s, to %s",
+             "%s of %d pods with %d containers, maxUnavailable %d, partition %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s%s%s%s, to %s",
              workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
              scenario->max_unavailable, scenario->partition, scenario->min_ready_sec,
              scenario->history_limit, scenario->has_gate ? ", gate" : "",
@@ -95,7 +97,7 @@ static void show_scenario(World *world) {
              scenario->start > 0 ? ", ordinals from 2" : "",
              scenario->is_parallel ? ", parallel" : "", scenario->is_recreate ? ", Recreate" : "",
              scenario->has_rival ? ", two runs" : "", scenario->has_crashes ? ", crashes" : "",
-             scenario->target);
+             scenario->has_skew ? ", skew" : "", scenario->target);
 }
 
 /* Commands of people */
@@ -456,6 +458,8 @@ static bool simulate(uint64_t seed, FILE *trace, FILE *out, uint64_t *n_steps) {
         world->scenario = choose_scenario(world);
         world->trace = trace;
         cluster_make(world);
+        for (int i = 0; world->scenario.has_skew && i < NODES_MAX; i++)
+                world->nodes[i].skew_sec = (int) choose(world, 2 * SKEW_SEC + 1) - SKEW_SEC;
         show_scenario(world);
         start_first(run);
         storm(run);

@@ -113,6 +113,7 @@ typedef struct Runtime {
 
 typedef struct Node {
         int64_t lost_sec; /* NEVER: it is there */
+        int skew_sec;     /* how far its clock is ahead of that of the API server */
         bool is_marked;   /* the pods are shown as not ready */
         bool is_barred;   /* a DaemonSet has no pod there */
 } Node;
@@ -131,6 +132,7 @@ typedef struct Scenario {
         bool is_only;           /* declared, and never by an ordinary update */
         bool has_person;        /* a command begins the update, though it is declared */
         bool is_kept;           /* by its users from its controller: paused, or OnDelete */
+        bool has_skew;          /* of the clocks of nodes */
         bool has_crashes;       /* containers of the first image end now and then */
         bool has_hostile_users; /* their edits take the workload away from the update */
         bool has_rival;         /* a second run at the same time */
