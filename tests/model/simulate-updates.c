@@ -31,6 +31,7 @@
 #define CALM_STEPS 4000
 #define CALM_SEC 3000
 #define SKEW_SEC 8
+#define RETRY_SEC 300 /* the longest pause of a controller after a failure */
 #define CONTROLLER "system:serviceaccount:inplaced-system:inplaced"
 
 /* Scenarios */
@@ -427,6 +428,11 @@ static void finish(Run *run) {
         if (run->controller && is_held_or_open(run)) {
                 user_free_partition(world);
                 user_set_image(world, "r/app:1");
+                calm_down(run);
+        }
+        /* A template that already had this image begins no other run. */
+        if (run->controller && is_held_or_open(run)) {
+                pass_time(world, RETRY_SEC);
                 calm_down(run);
         }
         if (world->scenario.has_person)
