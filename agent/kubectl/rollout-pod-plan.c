@@ -268,9 +268,25 @@ static int64_t count_allowed(const Subject *subject) {
         return noted + json_object_object_length(subject->images);
 }
 
-/* Since this program saw it updated: its new containers do not keep running. */
+/* This update has changed its images. OpenKruise's controller changes those of its workloads, and leaves no such note. */
+static bool was_changed(const Subject *subject) {
+        if (workload_is_of_kruise(subject->view->kind))
+                return true;
+        if (!subject->former)
+                return false;
+        json_object_object_foreach(subject->former, container, entry) {
+                (void) container;
+                if (!subject->since || json_is(entry, "since", subject->since))
+                        return true;
+        }
+        return false;
+}
+
+/* Since this program saw it updated: its new containers do not keep running. Where a pod had the images already, perhaps while
+ * it waited to be started again, only one that keeps failing says something about them. */
 static bool has_restarted(const Subject *subject) {
-        return json_object_object_get_ex(subject->noted, "restarts", NULL) &&
+        return was_changed(subject) &&
+               json_object_object_get_ex(subject->noted, "restarts", NULL) &&
                count_restarts(subject) > count_allowed(subject);
 }
 

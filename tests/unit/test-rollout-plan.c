@@ -947,7 +947,8 @@ TEST_ROWS(test_follow, follow_rows, name, const struct FollowRow *row) {
                           { .image = "B",
                             .hash = "new",
                             .id = "2",
-                            .former = FROM_A,
+                            .former = "{\"app\": {\"image\": \"A\", \"id\": \"1\", "
+                                      "\"since\": \"2026-11-20T08:00:00Z\"}}",
                             .is_just_ready = true },
                           { .image = "B", .hash = "new", .former = FROM_A, .is_scheduled = true } },
         };

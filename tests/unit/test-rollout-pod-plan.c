@@ -127,6 +127,7 @@ typedef struct PhaseCase {
         int min_ready_sec;
         const char *first; /* restarts at the beginning of the update; NULL: unknown */
         const char *noted; /* restarts of its containers when it was updated; NULL: it was not */
+        const char *since; /* when the update began; NULL: unknown */
         bool is_found;     /* a run takes notes, and has none of it yet */
 } PhaseCase;
 
@@ -285,6 +286,24 @@ static const PhaseCase phase_rows[] = {
         { .name = "it was updated, and has restarted with the same resources",
           { .image = "B", .id = "3", .former = FROM_A, .state = RUNNING "}, 'restartCount': 2, 'x': {" },
           ROLLOUT_FAILED, .noted = "1, 'generation': 2" },
+        { .name = "it had the image already, and has waited to be started again",
+          { .image = "B", .id = "2", .conditions = UNREADY, .state = RUNNING "}, 'restartCount': 2, 'x': {" },
+          ROLLOUT_UPDATED, .noted = "1", .is_stateful = true },
+        { .name = "it has the image by an update before, and has restarted",
+          { .image = "B", .id = "3", .former = "{'app': {'image': 'A', 'id': '1', 'since': 'then'}}",
+            .state = RUNNING "}, 'restartCount': 2, 'x': {" },
+          ROLLOUT_UPDATED, .noted = "1", .since = "now" },
+        { .name = "it has the image by this update, and has restarted",
+          { .image = "B", .id = "3", .former = "{'app': {'image': 'A', 'id': '1', 'since': 'now'}}",
+            .state = RUNNING "}, 'restartCount': 2, 'x': {" },
+          ROLLOUT_FAILED, .noted = "1", .since = "now" },
+        { .name = "it had the image already, and keeps failing",
+          { .image = "B", .id = "2", .conditions = UNREADY,
+            .state = WAITING("CrashLoopBackOff", "back-off") "}, 'restartCount': 4, 'x': {" },
+          ROLLOUT_FAILED, .noted = "1, 'first': 1", .is_stateful = true },
+        { .name = "OpenKruise has updated it, and it has restarted",
+          { .image = "B", .id = "2", .state = RUNNING "}, 'restartCount': 2, 'x': {" },
+          ROLLOUT_FAILED, .noted = "1", .is_of_kruise = true },
         { .name = "the image cannot be pulled",
           { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image B"), .former = FROM_A },
           ROLLOUT_FAILED, "container app: pulling image B" },
@@ -445,6 +464,8 @@ static void check_phase(const PhaseCase *row) {
         };
         cleanup(pod_state_done) PodState now;
 
+        if (row->since)
+                json_object_object_add(record, "since", json_object_new_string(row->since));
         assert_true(pod_state_read(&view, record, pod, &now) >= 0);
         if (now.phase != row->phase)
                 fail_msg("%s: it is %s, not %s", row->name, rollout_phase_to_string(now.phase),
