@@ -22,7 +22,7 @@ static json_object *find_template(const RolloutView *view, int64_t since_sec, js
                                              : object_revision(pod);
         json_object *found = view_find_revision(view, revision);
 
-        if (is_deployment && since_sec > 0 &&
+        if (is_deployment &&
             json_get_time(object_at(pod, "metadata"), "creationTimestamp") <= since_sec)
                 return NULL;
         return found ? object_template(found) : NULL;

@@ -77,7 +77,11 @@ TEST(test_spelled) {
 static const struct LeftRow {
         const char *created;
         bool is_refused;
-} left_rows[] = { { "2026-11-20T07:00:00Z", false }, { "2026-11-20T09:00:00Z", true } };
+} left_rows[] = {
+        { "2026-11-20T07:00:00Z", false },
+        { "2026-11-20T08:00:00Z", false },
+        { "2026-11-20T08:00:01Z", true },
+};
 
 /* A pod that the last update in place of its Deployment has left has the image before. */
 TEST_ROWS(test_left, left_rows, created, const struct LeftRow *row) {
