@@ -286,4 +286,6 @@ TEST_F(test_restart_ends_for_an_update, Controller *controller) {
         turn(controller);
         assert_int_equal(server.n_begun, 2);
         assert_int_equal(server.n_ended, 1);
+        stop(controller);
+        assert_int_equal(server.n_ended, 2);
 }

@@ -277,6 +277,8 @@ TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
         assert_string_equal(object_text(patch, "metadata.resourceVersion"), "5");
         assert_true(json_object_object_get_ex(object_at(patch, "metadata.annotations"),
                                               HELD_ANNOTATION, NULL));
+        assert_true(json_object_object_get_ex(object_at(patch, "metadata.annotations"),
+                                              UPDATE_STATUS_ANNOTATION, NULL));
         assert_false(json_object_object_get_ex(object_at(patch, "metadata.annotations"),
                                                ROLLOUT_ANNOTATION, NULL));
 }
