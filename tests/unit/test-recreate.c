@@ -1281,6 +1281,7 @@ TEST_SET_UP(test_unassigned) {
                             "true");
         assert_string_equal(phase(0), "Recreating");
         assert_string_equal(stop_id(), "a1");
+        assert_int_equal(node.recreate->rooms[RECREATE_UNASSIGNED].size, 0);
 
         assert_true(stop_begin());
         stop_end(STOP_STOPPED, NULL);
