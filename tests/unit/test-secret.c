@@ -394,6 +394,27 @@ TEST(test_few_are_kept) {
         close_secrets(secrets);
 }
 
+/* More are there for as long as callers wait for each. */
+TEST(test_few_are_kept_of_many_at_once) {
+        KubeSecrets *secrets = open_secrets(0);
+        Asker askers[65] = { 0 };
+        char name[16];
+
+        for (unsigned i = 0; i < N_ELEMENTS(askers); i++) {
+                (void) snprintf(name, sizeof(name), "number-%u", i);
+                ask_for(secrets, &askers[i], name, false);
+        }
+        for (unsigned i = 0; i < N_ELEMENTS(askers); i++)
+                assert_ok(fake_kube_answer(200, SECRET));
+        for (unsigned i = 0; i < N_ELEMENTS(askers); i++)
+                wait_until_read(&askers[i], 1);
+
+        ask_for(secrets, &askers[0], "number-0", false);
+        assert_int_equal(fake_kube.n_calls, 1);
+        askers[0].ask = kube_secret_ask_unref(askers[0].ask);
+        close_secrets(secrets);
+}
+
 TEST(test_dropping) {
         KubeSecrets *secrets = open_secrets(0);
         Asker dropped = { 0 }, last = { 0 };
