@@ -75,6 +75,15 @@ TEST(test_posix_environment) {
         assert_null(options.arguments[3]);
 }
 
+TEST(test_without_command) {
+        Options options;
+
+        assert_ok(parse(WORDS("--help"), &options, NULL));
+        assert_true(options.wants_help);
+        assert_null(options.command);
+        assert_int_equal(options.n_arguments, 0);
+}
+
 TEST(test_case_of_the_policy) {
         Options options;
 
