@@ -139,6 +139,18 @@ TEST_SET_UP(test_docker_home) {
         assert_docker(config, NULL, "");
 }
 
+/* The agent's own folder is no place for its credentials. */
+TEST_SET_UP(test_docker_relative_home) {
+        cleanup(docker_config_free_p) DockerConfig *config = NULL;
+
+        scratch_folder(folder, ".docker");
+        scratch_write(folder, ".docker/.dockercfg", ENTRY("old"));
+        assert_ok(chdir(folder));
+        assert_ok(docker_config_new(".docker", &config));
+        assert_docker(config, NULL, "");
+        assert_ok(chdir("/"));
+}
+
 static int count_problem(const char *file, const Error *error, void *userdata) {
         unsigned *n = userdata;
 
