@@ -29,6 +29,7 @@ TEST(test_nodes) {
         cleanup(json_object_put_p) json_object *nodes = json_object_new_object();
         cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
         cleanup(free_p) char *listed = NULL;
+        cleanup(free_p) char *both = NULL;
         cleanup(free_p) char *cut = NULL;
 
         for (size_t i = 0; i < 7; i++) {
@@ -53,6 +54,8 @@ TEST(test_nodes) {
         assert_string_equal(groups.items[2].message, "there is no agent");
         listed = doctor_group_names(&groups.items[2], 5);
         assert_string_equal(listed, "g");
+        both = doctor_group_names(&groups.items[0], 2);
+        assert_string_equal(both, "b, f");
         cut = doctor_group_names(&groups.items[0], 1);
         assert_string_equal(cut, "b and 1 more");
 }
