@@ -57,13 +57,16 @@ static const struct ContainersRow {
 
 TEST_ROWS(test_containers, containers_rows, names, const struct ContainersRow *row) {
         cleanup(json_object_put_p) json_object *pod = parse("%s", POD);
+        cleanup(error_done) Error error = ERROR_INIT;
 
         cleanup(json_object_put_p) json_object *list = NULL;
-        int r = restart_plan_containers(pod, row->names, &list, NULL);
+        int r = restart_plan_containers(pod, row->names, &list, &error);
 
         assert_true((r < 0) == !row->list);
         if (r >= 0)
                 assert_string_equal(json_object_to_json_string_ext(list, 0), row->list);
+        else
+                assert_contains(error_message(&error), "the pod has a, b");
 }
 
 TEST(test_body) {
