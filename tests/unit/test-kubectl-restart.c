@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How many pods restart at a time while an autoscaler scales their workload. */
+/* How many pods restart at a time while an autoscaler scales their workload, and while an update waits for them. */
 
 #include "tests/unit/unit.h"
 
@@ -24,9 +24,11 @@ typedef enum ScaledWhile {
 static struct {
         ScaledWhile scaled_while;
         size_t replicas, later_replicas;
+        bool is_updating;          /* the pods have yet to run the image that they got */
         size_t batches[TURNS_MAX]; /* pods that have begun after each turn */
         size_t n_turns;
         const char *outcome;
+        char reason[256];
 } server;
 
 int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
@@ -50,13 +52,18 @@ int __wrap_session_get(Session *session, const KubePath *path, json_object **ret
 }
 
 static json_object *make_pod(size_t ordinal) {
-        return parse(
-                "{'metadata':{'name':'web-%zu','uid':'%zu','labels':{'app':'web'},"
-                "'ownerReferences':[{'controller':true,'apiVersion':'apps/v1',"
-                "'kind':'StatefulSet','name':'web','uid':'w'}]},'spec':{"
-                "'restartPolicy':'Always','containers':[{'name':'main','image':'app:1'}]},"
-                "'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}]}}",
-                ordinal, ordinal);
+        return parse("{'metadata':{'name':'web-%zu','uid':'%zu','labels':{'app':'web'},"
+                     "'ownerReferences':[{'controller':true,'apiVersion':'apps/v1',"
+                     "'kind':'StatefulSet','name':'web','uid':'w'}],'annotations':{%s}},'spec':{"
+                     "'restartPolicy':'Always','containers':[{'name':'main','image':'app:1'}]},"
+                     "'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}],"
+                     "'containerStatuses':[%s]}}",
+                     ordinal, ordinal,
+                     server.is_updating
+                             ? "'inplaced.io/updated-containers':"
+                               "'{\\'main\\':{\\'image\\':\\'app:0\\',\\'id\\':\\'c\\'}}'"
+                             : "",
+                     server.is_updating ? "{'name':'main','containerID':'c'}" : "");
 }
 
 int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
@@ -118,6 +125,8 @@ int __wrap_rights_require_task(Session *session, RightsTask task, Error *reterr)
 
 int __wrap_output_tree(OutputFormat format, json_object *tree) {
         server.outcome = json_is(tree, "outcome", "restarted") ? "restarted" : "failed";
+        (void) snprintf(server.reason, sizeof(server.reason), "%s",
+                        json_get_text(tree, "reason") ?: "");
         return 0;
 }
 
@@ -155,4 +164,20 @@ TEST_ROWS(test_scaled, scaled_rows, name, const struct ScaledRow *row) {
                 assert_int_equal(server.batches[i], row->batches[i]);
         for (size_t i = 0; i < row->replicas; i++)
                 free(arguments[2 + i]);
+}
+
+/* A request would restart the container with the image that the update is to replace. */
+TEST(test_open_update) {
+        char *arguments[] = { (char *) "statefulset.apps/web", (char *) "900", (char *) "web-0" };
+        const Flags flags = {
+                .arguments = arguments, .n_arguments = 3, .containers = "main", .request = true
+        };
+
+        memset(&server, 0, sizeof(server));
+        server.replicas = server.later_replicas = 1;
+        server.is_updating = true;
+        assert_ok(kubectl_restart_pods(NULL, &flags));
+        assert_string_equal(server.outcome, "failed");
+        assert_contains(server.reason, "its update from \"app:0\" is still open");
+        assert_int_equal(server.n_turns, 0);
 }
