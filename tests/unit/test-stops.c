@@ -19,6 +19,7 @@
 #include "tests/unit/plain-server.h"
 #include "tests/unit/scratch-folder.h"
 #include "tests/unit/sent-events.h"
+#include "tests/unit/stderr-capture.h"
 #include "tests/unit/unit.h"
 
 #define EXEC_HOOK "{\"exec\":{\"command\":[\"bye\"]}}"
@@ -74,6 +75,7 @@ static const char *stop_result_to_string(StopResult result) {
 
 typedef struct Fixture {
         Stops *stops;
+        Log *log; /* NULL: there is none */
         Kubelet *kubelet;
         KubeEvents *events;
         char folder[32];
@@ -254,6 +256,7 @@ static int n_ended(const Fixture *f, const char *cause, const char *result) {
 static void open_stops(Fixture *f) {
         const StopsOptions options = {
                 .event = fake_kube.event,
+                .log = f->log,
                 .runtimes = (Runtimes *) &fake_runtime,
                 .kubelet = f->kubelet,
                 .events = f->events,
@@ -284,6 +287,7 @@ static void close_fixture(Fixture *f) {
         f->kubelet = kubelet_free(f->kubelet);
         f->events = kube_events_free(f->events);
         metrics_free(f->metrics);
+        log_free(f->log);
         turn();
         fake_clock_done();
         fake_kube_close();
@@ -1584,4 +1588,16 @@ TEST_F(test_no_journal, Fixture *f) {
         answer_stopped();
         assert_done(&owner, STOP_STOPPED, "");
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+}
+
+/* The stops of the previous run are forgotten, and the log says so. */
+TEST_F(test_useless_journal, Fixture *f) {
+        Stderr captured;
+
+        stops_free(f->stops);
+        scratch_write(f->folder, "stops.json", "{");
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_ERR, &f->log));
+        stderr_pipe(&captured);
+        open_stops(f);
+        assert_contains(stderr_restore(&captured), "The record of stopped containers is lost: ");
 }
