@@ -2197,4 +2197,9 @@ TEST_F(test_gate_of_another, Fixture *fixture) {
         close_gate(fixture, "Drained", "nginx:1");
         show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
         assert_null(patch_after(fixture, 10000));
+
+        /* The condition is gone. */
+        fixture->gate_status = NULL;
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_true(patch_opens(GATE_REASON_STARTED));
 }
