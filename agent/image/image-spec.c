@@ -251,7 +251,7 @@ static size_t shared_size(const DesiredImage *desired) {
 static int spec_skip(Spec *spec, int r, Error *fault, Error *reterr) {
         Error *to = spec->skipped ?: reterr;
 
-        if (r >= 0 || fault->kind == ERROR_NONE)
+        if (fault->kind == ERROR_NONE)
                 return r;
 
         if (to && to->kind == ERROR_NONE) {
@@ -263,7 +263,7 @@ static int spec_skip(Spec *spec, int r, Error *fault, Error *reterr) {
 
 /* The same, but keeps the desired image, so that it can fail. */
 static int spec_blame(Spec *spec, DesiredImage *desired, int r, Error *fault, Error *reterr) {
-        if (r >= 0 || fault->kind == ERROR_NONE || !spec->skipped)
+        if (fault->kind == ERROR_NONE || !spec->skipped)
                 return spec_skip(spec, r, fault, reterr);
 
         if (!desired->fault)
