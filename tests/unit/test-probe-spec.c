@@ -148,23 +148,32 @@ TEST(test_too_many) {
         assert_int_equal(n_refused, 1);
 }
 
+#define EXEC "\"exec\":{\"command\":[\"a\",\"b\"]}"
+#define HTTP(headers) "\"httpGet\":{\"port\":80,\"httpHeaders\":[" headers "]}"
+#define HEADER(name, value) "{\"name\":\"" name "\",\"value\":\"" value "\"}"
+#define TWO_HEADERS HTTP(HEADER("a", "1") "," HEADER("b", "2"))
+
 static const struct WhatMakesAnotherProbeRow {
-        const char *probe;
+        const char *before, *probe;
         bool is_same;
 } what_makes_another_probe_rows[] = {
-        { "\"exec\":{\"command\":[\"a\",\"b\"]}", true },
-        { "\"exec\":{\"command\":[\"a\",\"b\"]},\"periodSeconds\":7", true },
-        { "\"exec\":{\"command\":[\"a\"]}", false },
-        { "\"exec\":{\"command\":[\"a\",\"b\",\"c\"]}", false },
-        { "\"exec\":{\"command\":[\"a\",\"c\"]}", false },
-        { TCP, false },
+        { EXEC, EXEC, true },
+        { EXEC, EXEC ",\"periodSeconds\":7", true },
+        { EXEC, "\"exec\":{\"command\":[\"a\"]}", false },
+        { EXEC, "\"exec\":{\"command\":[\"a\",\"b\",\"c\"]}", false },
+        { EXEC, "\"exec\":{\"command\":[\"a\",\"c\"]}", false },
+        { EXEC, TCP, false },
+        { TWO_HEADERS, TWO_HEADERS, true },
+        { TWO_HEADERS, HTTP(HEADER("a", "1")), false },
+        { TWO_HEADERS, HTTP(HEADER("a", "1") "," HEADER("c", "2")), false },
+        { TWO_HEADERS, HTTP(HEADER("a", "1") "," HEADER("b", "3")), false },
 };
 
 TEST_ROWS(test_what_makes_another_probe, what_makes_another_probe_rows, probe,
           const struct WhatMakesAnotherProbeRow *row) {
         cleanup(probe_specs_done) ProbeSpecs first = PROBE_SPECS_INIT;
 
-        read_specs(OBJECT(POD("u", PROBE("m#a", "\"exec\":{\"command\":[\"a\",\"b\"]}"))), &first);
+        read_probe(row->before, &first);
 
         cleanup(probe_specs_done) ProbeSpecs other = PROBE_SPECS_INIT;
 
