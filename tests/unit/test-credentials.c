@@ -37,6 +37,9 @@ static void print_users(const Keyring *keyring, const char *name, char *to, size
         assert_true(n < size);
 }
 
+#define LABEL_64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define LABEL_256 LABEL_64 LABEL_64 LABEL_64 LABEL_64
+
 /* clang-format off */
 
 /* Keys of entries, whose user is called like its place in this list; an image; who is tried. */
@@ -72,6 +75,7 @@ static const struct Match {
         { { "*" },                               "reg.example.com/a",           ""  },
         { { "reg.example.com." },                "reg.example.com/a",           ""  },
         { { "[" },                               "reg.example.com/a",           ""  },
+        { { LABEL_256 ".example.com" },          "reg.example.com/a",           ""  }, /* longer than any name */
 
         { { "reg.example.com" },                 "reg.example.com:5000/a",      ""  },
         { { "reg.example.com:5000" },            "reg.example.com:5000/a",      "0" },
