@@ -4,6 +4,7 @@
 
 #include "tests/unit/unit.h"
 
+#include "agent/base/rfc3339.h"
 #include "agent/kubectl/rollout-text.h"
 #include "tests/unit/quoted-json.h"
 
@@ -38,5 +39,23 @@ TEST_ROWS(test_kept, kept_rows, pods, const struct KeptRow *row) {
         cleanup(free_p) char *text = NULL;
 
         assert_ok(rollout_text_kept(&view, images, &text));
+        assert_string_equal(text, row->text);
+}
+
+static const struct TimeRow {
+        const char *time;
+        const char *text;
+} time_rows[] = {
+        { "2026-11-23T04:58:00Z", "2026-11-23T04:58:00Z (12m ago)" },
+        { "2026-11-23T05:10:07Z", "2026-11-23T05:10:07Z (0s ago)" }, /* by a clock that is ahead */
+        { "some day", "some day" },
+};
+
+TEST_ROWS(test_time, time_rows, time, const struct TimeRow *row) {
+        cleanup(free_p) char *text = NULL;
+        int64_t now_sec;
+
+        assert_ok(rfc3339_parse("2026-11-23T05:10:00Z", &now_sec));
+        assert_ok(rollout_text_time(row->time, now_sec, &text));
         assert_string_equal(text, row->text);
 }
