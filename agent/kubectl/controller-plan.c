@@ -26,15 +26,11 @@ static UpdateMode read_mode(json_object *annotations) {
                                                                     : UPDATE_ORDINARY;
 }
 
-static bool is_own(json_object *record, const char *by) {
-        return json_is(record, "by", UPDATE_CONTROLLER) || json_is(record, "by", by);
-}
-
 bool update_is_let_go(json_object *workload) {
         return object_annotation(workload, HELD_ANNOTATION) && !workload_held(workload);
 }
 
-int update_facts(WorkloadKind kind, json_object *workload, const char *by, UpdateFacts *ret) {
+int update_facts(WorkloadKind kind, json_object *workload, UpdateFacts *ret) {
         json_object *annotations = object_at(workload, "metadata.annotations");
         json_object *condition =
                 json_find(object_list(workload, "status.conditions"), "type", "Progressing");
@@ -52,7 +48,8 @@ int update_facts(WorkloadKind kind, json_object *workload, const char *by, Updat
                 .is_ours = workload_held(workload) != NULL,
                 .is_let_go = update_is_let_go(workload),
                 .has_open_record = rollout_record_is_open(record),
-                .has_others_record = rollout_record_is_open(record) && !is_own(record, by),
+                .has_others_record =
+                        rollout_record_is_open(record) && !json_is(record, "by", UPDATE_CONTROLLER),
                 .has_status = json_get_text(annotations, UPDATE_STATUS_ANNOTATION) != NULL,
                 .has_late_condition = json_is(condition, "reason", LATE_REASON),
                 /* A run leaves the pods below the partition as they are. */
@@ -65,7 +62,7 @@ int update_facts(WorkloadKind kind, json_object *workload, const char *by, Updat
 int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFacts *ret) {
         bool has_record = object_annotation(workload, ROLLOUT_ANNOTATION) != NULL;
         cleanup(json_object_put_p) json_object *record = NULL;
-        int r = update_facts(kind, workload, /* by= */ "", ret);
+        int r = update_facts(kind, workload, ret);
 
         if (r < 0)
                 return r;

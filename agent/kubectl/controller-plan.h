@@ -46,8 +46,8 @@ typedef struct UpdateFacts {
 /* Whether update_give_back_patch() has to remove the hold's annotation, which is empty. */
 bool update_is_let_go(json_object *workload);
 
-/* by: the controller's own user, whom records of older versions name. -ENOMEM is the only failure. */
-int update_facts(WorkloadKind kind, json_object *workload, const char *by, UpdateFacts *ret);
+/* -ENOMEM is the only failure. */
+int update_facts(WorkloadKind kind, json_object *workload, UpdateFacts *ret);
 /* The same where all is to be left as if there had been no controller: no workload declares anything, and each annotation
  * that a declared update has left has to be given back. */
 int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFacts *ret);

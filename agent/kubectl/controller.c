@@ -77,7 +77,6 @@ struct Controller {
         Declared *running[RUNS_MAX]; /* borrowed; their programs run */
         size_t n_running;
         OwnRunGuard guard;
-        char *by;              /* user of the controller, as records of older versions name it */
         bool is_ready;         /* leads, and workloads may be held from now on */
         uint64_t unbound_usec; /* when the binding was removed or missed first; 0: it was not */
         uint64_t look_usec;    /* when the binding is looked for again */
@@ -142,7 +141,7 @@ static int find(const Controller *controller, WorkloadKind kind, const KubeObjec
 static int read_facts(const Controller *controller, WorkloadKind kind, json_object *workload,
                       UpdateFacts *ret) {
         return controller->flags->release_all ? update_facts_at_removal(kind, workload, ret)
-                                              : update_facts(kind, workload, controller->by, ret);
+                                              : update_facts(kind, workload, ret);
 }
 
 /* Ends the run of the workload, if there is one. */
@@ -806,21 +805,16 @@ static void controller_done(Controller *controller) {
         kube_events_free(controller->events);
         leader_resign(&controller->leader);
         leader_done(&controller->leader);
-        free(controller->by);
         log_free(controller->log);
 }
 
-static int init(Controller *controller, Session *session, const Flags *flags, Error *reterr) {
+static int init(Controller *controller, Session *session, const Flags *flags) {
         int r;
 
         *controller = (Controller){ .session = session,
                                     .flags = flags,
                                     .guard = { .list = list_runs, .userdata = controller } };
         r = leader_init(&controller->leader, session, LEASE);
-        if (r >= 0)
-                r = session_ask_user(session, reterr);
-        if (r >= 0)
-                r = text_copy(session_user(session), &controller->by);
         if (r >= 0)
                 r = log_new(LOG_FORMAT_AUTO, LOG_INFO, &controller->log);
         if (r >= 0)
@@ -843,7 +837,7 @@ static int init(Controller *controller, Session *session, const Flags *flags, Er
 int kubectl_controller(Session *session, const Flags *flags) {
         cleanup(controller_done) Controller controller;
         cleanup(error_done) Error error = ERROR_INIT;
-        int r = init(&controller, session, flags, &error);
+        int r = init(&controller, session, flags);
 
         while (r >= 0) {
                 r = session_follow_wait(controller.follow, is_due, /* is_away= */ NULL, &controller,

@@ -18,7 +18,6 @@
 #include "tests/unit/merge-patch.h"
 
 #define NOW_SEC 1769904000
-#define ROBOT "robot"
 
 /* Whether something is left to give back: the hold, or the reason why an update does not go on. */
 static bool is_left(const UpdateFacts *facts) {
@@ -48,7 +47,7 @@ static json_object *give_back(WorkloadKind kind, json_object *workload, bool for
 
         check(update_give_back_patch(kind, workload, forgets, &patch) == 0 && patch);
         given = apply_merge_patch(copy_json(workload), patch);
-        check(update_facts(kind, given, ROBOT, &facts) == 0);
+        check(update_facts(kind, given, &facts) == 0);
         check(!facts.is_ours && !facts.has_status);
         return given;
 }
@@ -62,7 +61,7 @@ static void check_given_back(WorkloadKind kind, json_object *workload, bool forg
                 json_get_text(object_at(again, "metadata.annotations"), ROLLOUT_ANNOTATION);
         UpdateFacts facts;
 
-        check(update_facts(kind, again, ROBOT, &facts) == 0);
+        check(update_facts(kind, again, &facts) == 0);
         check(!is_left(&facts));
         check(update_facts_at_removal(kind, again, &facts) == 0);
         check(!is_left(&facts) || (has_record && !forgets));
@@ -77,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (json_parse((const char *) data, size, &workload, NULL) < 0)
                 return 0;
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-                check(update_facts(kinds[i], workload, ROBOT, &facts) == 0);
+                check(update_facts(kinds[i], workload, &facts) == 0);
                 check_facts(&facts);
                 check_given_back(kinds[i], workload, /* forgets= */ false);
                 check_given_back(kinds[i], workload, /* forgets= */ true);

@@ -86,9 +86,6 @@ static const struct FactsRow {
         { "not held", WORKLOAD_STATEFUL_SET, "'inplaced.io/update': 'InPlaceIfPossible', 'inplaced.io/update-status': 'x'",
           "'updateStrategy': {'rollingUpdate': {'partition': 3}}", { IF_POSSIBLE, .has_status = true } },
         { "updated by itself", WORKLOAD_DEPLOYMENT, "'inplaced.io/rollout': '" "{\\'state\\': \\'forward\\', \\'mode\\': \\'rollout\\', "
-          "\\'by\\': \\'we\\', \\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}" "'", "'paused': true",
-          { .is_held = true, .has_open_record = true } },
-        { "updated by the controller of another account", WORKLOAD_DEPLOYMENT, "'inplaced.io/rollout': '" "{\\'state\\': \\'forward\\', \\'mode\\': \\'rollout\\', "
           "\\'by\\': \\'inplaced-controller\\', \\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}" "'", "'paused': true",
           { .is_held = true, .has_open_record = true } },
         { "updated by another user", WORKLOAD_DEPLOYMENT, "'inplaced.io/rollout': '" "{\\'state\\': \\'undo\\', \\'mode\\': \\'set-image\\', "
@@ -185,7 +182,7 @@ TEST_ROWS(test_facts, facts_rows, name, const struct FactsRow *row) {
                 make_workload(row->annotations, row->spec);
         UpdateFacts facts;
 
-        assert_ok(update_facts(row->kind, workload, "we", &facts));
+        assert_ok(update_facts(row->kind, workload, &facts));
         assert_int_equal(facts.mode, row->facts.mode);
         assert_int_equal(facts.is_held, row->facts.is_held);
         assert_int_equal(facts.is_ours, row->facts.is_ours);
@@ -208,7 +205,7 @@ TEST(test_template_hash) {
                               "'template': {'spec': {'containers': [{'image': '%s'}]}}}}",
                               rows[i].held, rows[i].image);
 
-                assert_ok(update_facts(WORKLOAD_STATEFUL_SET, workload, "we", &facts[i]));
+                assert_ok(update_facts(WORKLOAD_STATEFUL_SET, workload, &facts[i]));
         }
         assert_int_not_equal(facts[0].template_hash, facts[1].template_hash);
         assert_int_not_equal(facts[0].template_hash, facts[2].template_hash);
@@ -286,7 +283,7 @@ TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
 /* clang-format off */
 #define OPEN_RECORD(mode) \
         "'inplaced.io/update': 'InPlaceOnly', 'inplaced.io/update-status': 'it waits', " \
-        "'inplaced.io/rollout': '{\\'state\\': \\'forward\\', \\'mode\\': \\'" mode "\\', \\'by\\': \\'robot\\', " \
+        "'inplaced.io/rollout': '{\\'state\\': \\'forward\\', \\'mode\\': \\'" mode "\\', \\'by\\': \\'inplaced-controller\\', " \
         "\\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}'"
 /* clang-format on */
 
