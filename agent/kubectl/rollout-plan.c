@@ -683,7 +683,7 @@ static int step_hand_back(RolloutStep *step, const RolloutView *view, json_objec
 /* Pods that an end of the update leaves besides those that were given up or are to be replaced. */
 typedef struct Rest {
         const char *budget; /* which keeps those back whose turn has not come; NULL: none */
-        bool has_in_flight; /* those that are on their way, too */
+        bool has_in_flight; /* pods that are on their way belong to it, too */
 } Rest;
 
 static bool is_of_rest(const PodState *state, const Rest *rest) {

@@ -132,7 +132,7 @@ typedef struct Scenario {
         bool is_only;           /* declared, and never by an ordinary update */
         bool has_person;        /* a command begins the update, though it is declared */
         bool is_kept;           /* by its users from its controller: paused, or OnDelete */
-        bool has_skew;          /* of the clocks of nodes */
+        bool has_skew;          /* clocks of nodes differ */
         bool has_crashes;       /* containers of the first image end now and then */
         bool has_hostile_users; /* their edits take the workload away from the update */
         bool has_rival;         /* a second run at the same time */
