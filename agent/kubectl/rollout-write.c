@@ -200,10 +200,13 @@ static int has_closed(const RolloutWriter *writer, const RolloutStep *step, json
         return r;
 }
 
-/* A kubelet that sees the closed gate writes to the pod as well: the watch shows that after a conflict. */
-static int return_pod(const RolloutWriter *writer, const char *name, json_object *record,
+/* A kubelet that sees the closed gate writes to the pod as well: the watch shows that after a conflict. While the update is open,
+ * each run returns what it has closed itself. A pod of another workload may have the labels as well. */
+static int return_pod(const RolloutWriter *writer, const PodState *state, json_object *record,
                       Error *reterr) {
         RolloutWatch *watch = writer->watch;
+        const char *name = object_name(state->pod);
+        bool returns_all = state->is_member && !rollout_record_is_open(record);
 
         for (int n_conflicts = 0;; n_conflicts++) {
                 cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
@@ -212,7 +215,7 @@ static int return_pod(const RolloutWriter *writer, const char *name, json_object
                 bool is_ours = false;
                 int r = pod ? rollout_plan_return_pod(&watch->view, record, pod, &step) : 0;
 
-                if (r > 0 && rollout_record_is_open(record))
+                if (r > 0 && !returns_all)
                         r = has_closed(writer, &step, record, &is_ours);
                 else
                         is_ours = r > 0;
@@ -235,7 +238,7 @@ int rollout_write_return(const RolloutWriter *writer, const Census *census, json
 
         session_begin_leave(writer->watch->session);
         for (size_t i = 0; r >= 0 && i < census->n_pods; i++)
-                r = return_pod(writer, object_name(census->pods[i].pod), record, reterr);
+                r = return_pod(writer, &census->pods[i], record, reterr);
         session_end_leave(writer->watch->session);
         return r;
 }

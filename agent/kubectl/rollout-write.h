@@ -29,7 +29,8 @@ int rollout_write_workload(const RolloutWriter *writer, json_object *patch, Erro
 int rollout_write_rehearse(const RolloutWriter *writer, json_object *take_over, json_object *record,
                            const Census *census, Error *reterr);
 /* Returns the pods that this run has taken out of service, and that have not got the images yet, also after a signal or the
- * time-out: the update stays open, and nothing may come after this run for long. After its end, those that any run has. */
+ * time-out: the update stays open, and nothing may come after this run for long. After its end, those of the workload that any
+ * run has. */
 int rollout_write_return(const RolloutWriter *writer, const Census *census, json_object *record,
                          Error *reterr);
 /* Removes copies of an abandoned record: kubectl rollout undo would bring one back as an open record. A copy that the
