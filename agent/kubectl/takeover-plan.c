@@ -282,11 +282,11 @@ static int add_all(json_object *images, json_object *others) {
         return 0;
 }
 
-/* A ReplicaSet that its controller has not seen yet is unknown to the Deployment's as well, which sees it in the same list. */
+/* A ReplicaSet that its controller has never seen is unknown to the Deployment's as well, which sees it in the same list. */
 static const char *uid_if_seen(json_object *replica_set) {
         const char *uid = object_text(replica_set, "metadata.uid");
 
-        return uid && object_is_observed(replica_set) ? uid : "";
+        return uid && object_integer(replica_set, "status.observedGeneration") > 0 ? uid : "";
 }
 
 static int make_record(const RolloutView *view, const RolloutRequest *request, json_object *base,

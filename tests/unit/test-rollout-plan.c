@@ -50,8 +50,9 @@ typedef struct TestState {
         bool is_declared;
         const char *held; /* annotation of the policy: the partition before; NULL: none */
         bool is_behind, is_source_behind, is_older_behind;
-        bool is_copied; /* the open record, to the other ReplicaSet */
-        int n_updated;  /* by the controller's count */
+        bool is_source_unseen; /* no controller has ever seen it */
+        bool is_copied;        /* the open record, to the other ReplicaSet */
+        int n_updated;         /* by the controller's count */
         int n_misscheduled;
         int n_missing;        /* pods that it should have, and has not */
         const char *revision; /* the newest; NULL: "old" */
@@ -223,6 +224,10 @@ static json_object *make_owned(const TestState *state) {
                                        make_replica_set("old", or_else(state->source, "A"),
                                                         count_pods(state),
                                                         state->is_source_behind));
+                if (state->is_source_unseen)
+                        json_object_object_del(object_at(json_object_object_get(owned, "old"),
+                                                         "status"),
+                                               "observedGeneration");
                 if (state->older)
                         json_object_object_add(owned, "older",
                                                make_replica_set("older", state->older,
@@ -1417,7 +1422,8 @@ static const BeginCase begin_rows[] = {
         { { FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"former\\\":{\\\"paused\\\":false}" },
         { { .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"by\\\":\\\"alice\\\"" },
         { { .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"revision\\\":\\\"old\\\",\\\"uid\\\":\\\"rs\\\"" },
-        { { .pods = { OLD }, .is_source_behind = true }, 0, NULL, 0, NULL, "\\\"uid\\\":\\\"\\\"" },
+        { { .pods = { OLD }, .is_source_behind = true }, 0, NULL, 0, NULL, "\\\"uid\\\":\\\"rs\\\"" },
+        { { .pods = { OLD }, .is_source_unseen = true }, 0, NULL, 0, NULL, "\\\"uid\\\":\\\"\\\"" },
         { { FREE, .source = "B", .template = "B", .pods = { NEW } }, 0, NULL, 0, NULL, "nothing" },
         { { .record = "forward", .pods = { OLD } }, 0, NULL, 0,
           "has begun an update", NULL },
