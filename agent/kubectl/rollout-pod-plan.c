@@ -181,14 +181,22 @@ static bool may_be_of_before(const Subject *subject, const char *container, cons
                text_equal(before, now) != leads_back;
 }
 
-/* Nor has this run seen that the kubelet had the pod as it is while the container before was still the last one. Images may be
- * the same under two names: such a doubt ends when a container of the image before would have been replaced. */
-static bool is_in_doubt(const Subject *subject, const char *container, const char *image) {
+/* Time for which the container has run. Where the clock of its node is ahead, this run has to have seen the pod being updated
+ * for as long. */
+static int64_t running_sec(const Subject *subject, const char *container) {
         json_object *running =
                 object_at(container_status(subject->pod, container), "state.running");
-        int64_t runs_sec = subject->view->now_sec - json_get_time(running, "startedAt");
+        int64_t started_sec = json_get_time(running, "startedAt");
 
-        return subject->view->noted && runs_sec <= patience_sec(subject) &&
+        return started_sec <= subject->view->now_sec ? subject->view->now_sec - started_sec
+                                                     : updating_sec(subject);
+}
+
+/* The container may be of the image before, unless this run has seen that the kubelet had the pod as it is while the container
+ * before was still the last one. Images may be the same under two names: such a doubt ends when a container of the image before
+ * would have been replaced. */
+static bool is_in_doubt(const Subject *subject, const char *container, const char *image) {
+        return subject->view->noted && running_sec(subject, container) <= patience_sec(subject) &&
                !is_noted_as_updated(subject) &&
                object_at(subject->pod, "status.observedGeneration") &&
                may_be_of_before(subject, container, image) &&

@@ -48,6 +48,9 @@
         "'running': {'startedAt': '2001-09-09T01:46:30Z'}}, 'imageID': '" content "', 'x': {"
 #define LONG_CONTENT(content) \
         "'running': {'startedAt': '2001-09-09T01:45:39Z'}}, 'imageID': '" content "', 'x': {"
+/* The clock of its node is an hour ahead. */
+#define AHEAD_CONTENT(content) \
+        "'running': {'startedAt': '2001-09-09T02:46:30Z'}}, 'imageID': '" content "', 'x': {"
 #define STARTED(time) "}, 'lastState': {'terminated': {'startedAt': '" time "'}"
 #define BY_KRUISE(time)                                                                     \
         ", 'annotations': {'apps.kruise.io/inplace-update-state': '{\\'updateTimestamp\\':" \
@@ -199,6 +202,12 @@ static const PhaseCase phase_rows[] = {
         { .name = "an old one would have been replaced by now",
           { .image = "B", .id = "2", .former = FROM_CONTENT, .state = LONG_CONTENT("a") },
           ROLLOUT_UPDATED, .is_found = true },
+        { .name = "the same, by a clock that is ahead",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = AHEAD_CONTENT("a") },
+          ROLLOUT_UPDATED, .noted = "0, 'phase': 'updating', 'since': 999999939" },
+        { .name = "an old one may run still, by a clock that is ahead",
+          { .image = "B", .id = "2", .former = FROM_CONTENT, .state = AHEAD_CONTENT("a") },
+          ROLLOUT_UPDATING, .noted = "0, 'phase': 'updating', 'since': 999999940" },
         { .name = "nothing is noted of what runs",
           { .image = "B", .id = "2", .former = FROM_CONTENT, .state = CONTENT("a") },
           ROLLOUT_UPDATED },
