@@ -857,7 +857,7 @@ int rollout_plan_clean(const RolloutView *view, RolloutStep *ret) {
                           take_ptr(patch));
 }
 
-/* And no other update has begun since. */
+/* The update has ended as it was to, and no other one has begun since. */
 static bool has_reached_target(const RolloutView *view, json_object *record) {
         return (json_is(record, "state", "done") || json_is(record, "state", "undone")) &&
                template_has_images(object_template(view->workload), record_target(record));
