@@ -1368,7 +1368,7 @@ static int run(Rollout *rollout, json_object *images) {
         if (is_of_kruise(rollout))
                 return run_kruise(rollout, &request);
 
-        r = session_ask_user(rollout->session, &error);
+        r = rollout->is_carried_out ? 0 : session_ask_user(rollout->session, &error);
         if (r < 0)
                 return session_fail(rollout->session, r, &error);
         request.by = name_of(rollout);
