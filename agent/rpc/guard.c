@@ -19,7 +19,8 @@
 
 typedef enum PumpResult {
         PUMP_GOES_ON,
-        PUMP_ENDED, /* the side that is read has ended, or the other one takes nothing more */
+        PUMP_ENDED,  /* the side that is read has ended */
+        PUMP_CLOSED, /* the other side takes nothing more */
         PUMP_REFUSED,
 } PumpResult;
 
@@ -107,7 +108,7 @@ static int guard_pump(Guard *guard, Flow *flow, PumpResult *ret) {
         *ret = PUMP_GOES_ON;
         if (flow->unsent) {
                 if (flow_send_rest(flow) < 0)
-                        *ret = PUMP_ENDED;
+                        *ret = PUMP_CLOSED;
                 return 0;
         }
 
@@ -125,7 +126,7 @@ static int guard_pump(Guard *guard, Flow *flow, PumpResult *ret) {
 
         n_sent = flow_send(flow, bytes, (size_t) n);
         if (n_sent < 0)
-                *ret = PUMP_ENDED;
+                *ret = PUMP_CLOSED;
         return n_sent < 0 || n_sent == n ? 0
                                          : flow_keep(flow, bytes + n_sent, (size_t) (n - n_sent));
 }
@@ -166,6 +167,7 @@ static int guard_wait(Guard *guard) {
 /* gRPC has closed. Its last bytes are still to be passed on. */
 static int guard_begin_end(Guard *guard) {
         guard->is_ending = true;
+        (void) shutdown(guard->server, SHUT_RDWR); /* so that the bytes have an end */
         (void) sd_event_source_set_enabled(guard->server_source, SD_EVENT_OFF);
         free(take_ptr(guard->in.unsent));
         return timer_start(&guard->timer, END_USEC);
@@ -176,24 +178,26 @@ static bool guard_may_read(const Guard *guard) {
         return guard_pause_usec(guard) == 0;
 }
 
-/* Passes on a piece of each direction that can go on, and sees whether the connection has ended. */
+/* Passes on a piece of each direction that can go on, and sees whether the connection has ended. gRPC's end may show first
+ * in that it takes nothing more. */
 static int guard_run(Guard *guard, bool reads_caller, bool has_server_ended) {
         PumpResult in = PUMP_GOES_ON, out = PUMP_GOES_ON;
         int r = 0;
 
-        if (has_server_ended && !guard->is_ending)
+        if (!guard->is_ending && !has_server_ended &&
+            (guard->in.unsent || (reads_caller && guard_may_read(guard))))
+                r = guard_pump(guard, &guard->in, &in);
+        if (r >= 0 && !guard->is_ending && (has_server_ended || in == PUMP_CLOSED))
                 r = guard_begin_end(guard);
         if (r >= 0)
                 r = guard_pump(guard, &guard->out, &out);
         while (r >= 0 && guard->is_ending && out == PUMP_GOES_ON && !guard->out.unsent)
                 r = guard_pump(guard, &guard->out, &out);
-        if (r >= 0 && !guard->is_ending &&
-            (guard->in.unsent || (reads_caller && guard_may_read(guard))))
-                r = guard_pump(guard, &guard->in, &in);
         if (r < 0)
                 return r;
 
-        return in == PUMP_GOES_ON && out == PUMP_GOES_ON ? guard_wait(guard) : guard_end(guard);
+        return (in == PUMP_GOES_ON || in == PUMP_CLOSED) && out == PUMP_GOES_ON ? guard_wait(guard)
+                                                                                : guard_end(guard);
 }
 
 static int on_caller(sd_event_source *source, int fd, uint32_t revents, void *userdata) {

@@ -297,6 +297,33 @@ TEST_F(test_last_words, Fixture *fixture) {
         assert_int_equal(n_heard, sizeof(said));
 }
 
+/* The same where the caller has sent something that the server does not read any more. */
+TEST_F(test_last_words_for_a_caller_who_speaks, Fixture *fixture) {
+        static char said[16384], heard[16384];
+        uint64_t end = now_usec(fixture) + TIMEOUT_USEC;
+        size_t n_said = 0, n_heard = 0;
+        ssize_t n;
+
+        start(fixture);
+        connect_peer(fixture, 0);
+        wait_for(fixture, &fixture->n_accepted, 1);
+        while ((n = send(fixture->accepted[0], said, sizeof(said), MSG_NOSIGNAL)) > 0) {
+                n_said += (size_t) n;
+                drain(fixture);
+        }
+        say(fixture, 0, "!", 1);
+        close_p(&fixture->accepted[0]);
+        fixture->accepted[0] = -1;
+        while (n_heard < n_said && now_usec(fixture) < end) {
+                assert_true(sd_event_run(fixture->event, 0) >= 0);
+                n = recv(fixture->peers[0], heard, sizeof(heard), 0);
+                assert_true(n > 0 || (n < 0 && errno == EAGAIN));
+                n_heard += n > 0 ? (size_t) n : 0;
+        }
+        assert_int_equal(n_heard, n_said);
+        wait_for_connections(fixture, 0);
+}
+
 /* A caller who does not read neither fills the memory nor keeps the connection once the server has closed. */
 TEST_F(test_peer_that_does_not_read, Fixture *fixture) {
         static const char said[100000];
