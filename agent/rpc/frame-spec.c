@@ -11,11 +11,13 @@
 #define HEADERS 1
 #define PING 6
 #define CONTINUATION 9
+#define ACK 1 /* flag of a ping */
 
 #define BLOCK_MAX ((size_t) 16 * 1024) /* gRPC takes 8 KiB of metadata */
 #define BLOCK_FRAMES_MAX 8
 
-/* Prices: of a frame, and for a ping, which gRPC takes for an attack unless it is rare, so much more. */
+/* Prices: of a frame, and for a ping, which gRPC takes for an attack unless it is rare, so much more. Clients of gRPC
+ * measure the line with pings, one for each answer, and answer those of the agent: these cost no more than others. */
 #define PRICE_FRAME ((uint64_t) 64)
 #define PRICE_PING ((uint64_t) 2048)
 /* Data cost little, as their amount is limited by gRPC; other payload costs 1 for each byte. */
@@ -25,10 +27,21 @@
 #define BUDGET_MAX ((int64_t) 512 * 1024)
 #define BUDGET_PER_SEC ((uint64_t) 128 * 1024)
 
-static uint64_t frame_price(unsigned char kind, size_t size) {
+static uint64_t frame_reader_price_ping(FrameReader *reader, unsigned char flags) {
+        if (flags & ACK)
+                return PRICE_FRAME;
+        if (!reader->was_answered)
+                return PRICE_PING;
+
+        reader->was_answered = false;
+        return PRICE_FRAME;
+}
+
+static uint64_t frame_reader_price(FrameReader *reader, unsigned char kind, unsigned char flags,
+                                   size_t size) {
         switch (kind) {
         case DATA: return PRICE_FRAME + size / DATA_SHARE;
-        case PING: return PRICE_PING + size;
+        case PING: return frame_reader_price_ping(reader, flags) + size;
         default: return PRICE_FRAME + size;
         }
 }
@@ -52,7 +65,7 @@ static bool frame_reader_begin(FrameReader *reader, uint64_t *price) {
 
         reader->n_head = 0;
         reader->n_rest = size;
-        *price += frame_price(head[3], size);
+        *price += frame_reader_price(reader, head[3], head[4], size);
         return frame_reader_check_block(reader, head[3], size);
 }
 

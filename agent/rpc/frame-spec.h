@@ -22,6 +22,7 @@ typedef struct FrameReader {
         size_t n_rest;  /* bytes of this frame's payload that are to come */
         size_t n_block; /* bytes and frames of this header */
         unsigned n_block_frames;
+        bool was_answered; /* bytes were sent to the caller since the last ping: set it then */
 } FrameReader;
 
 /* Adds the price of the frames that begin in these bytes. False: no caller may send that. */

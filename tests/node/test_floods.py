@@ -58,6 +58,7 @@ FLOODS = {
     "header-of-a-huge-field": lambda: _header(_HUGE, bytes(16000)),
     "header-of-nothing": lambda: _header(b"", b""),
     "pings": lambda: _again(frame(http2.PING, 0, 0, bytes(8)) * 1000),
+    "answers-to-pings": lambda: _again(frame(http2.PING, 1, 0, bytes(8)) * 1000),
     "settings": lambda: _again(frame(http2.SETTINGS, 0, 0, _WINDOW_OF_1) * 1000),
     "windows": lambda: _again(frame(http2.WINDOW_UPDATE, 0, 0, b"\0\0\0\1") * 1000),
     "empty-data": lambda: _again(frame(http2.DATA, 0, 1) * 1000),

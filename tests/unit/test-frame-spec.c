@@ -33,6 +33,7 @@ static const struct Row {
         { "empty data",                 { { 0, 0, 0, 100 } },                          6400,         false },
         { "a large message",            { { 0, 0, 16384, 128 } },                      128 * 320,    false },
         { "pings",                      { { 6, 0, 8, 3 } },                            3 * 2056,     false },
+        { "answers to pings",           { { 6, 1, 8, 3 } },                            3 * 72,       false },
         { "longest header",             { { 1, 0, 16000, 1 }, { 9, 4, 384, 1 } },      16064 + 448,  false },
         { "header too long",            { { 1, 0, 16000, 1 }, { 9, 4, 385, 1 } },      16064 + 449,  true  },
         { "long in one frame",          { { 1, 4, 16385, 1 } },                        16449,        true  },
@@ -89,6 +90,22 @@ TEST(test_frames) {
                                 fail_msg("%s, cut at %zu: %d, %zu", rows[i].name, cuts[cut],
                                          is_allowed, (size_t) price);
                 }
+}
+
+/* Clients measure the line as they get an answer. */
+TEST(test_ping_for_an_answer) {
+        unsigned char bytes[64];
+        const size_t size = put_frame(bytes, &(Piece){ .kind = 6, .size = 8 });
+        FrameReader reader = { .n_greeting = strlen(GREETING), .was_answered = true };
+        uint64_t price = 0;
+
+        assert_true(frame_reader_read(&reader, bytes, size, &price));
+        assert_int_equal(price, 72);
+        assert_true(frame_reader_read(&reader, bytes, size, &price));
+        assert_int_equal(price, 72 + 2056);
+        reader.was_answered = true;
+        assert_true(frame_reader_read(&reader, bytes, size, &price));
+        assert_int_equal(price, 72 + 2056 + 72);
 }
 
 TEST(test_budget) {

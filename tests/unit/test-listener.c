@@ -492,6 +492,29 @@ TEST_F(test_frames_of_a_user, Fixture *fixture) {
         }
 }
 
+/* Clients of gRPC measure the line with a ping for each answer, and may call often. */
+TEST_F(test_pings_for_answers, Fixture *fixture) {
+        static const char ping[17] = "\0\0\x08\6";
+        char heard[sizeof(ping)];
+
+        if (geteuid() != 0)
+                skip();
+
+        start_for_group(fixture);
+        open_as(fixture, 0, SOME_ID);
+        say(fixture, 0, GREETING, sizeof(GREETING) - 1);
+        drain(fixture);
+        assert_int_equal(recv(fixture->accepted[0], (char[32]){ 0 }, 32, 0), 24);
+        for (unsigned i = 0; i < 600; i++) {
+                assert_int_equal(send(fixture->accepted[0], "!", 1, MSG_NOSIGNAL), 1);
+                drain(fixture);
+                assert_int_equal(recv(fixture->peers[0], heard, sizeof(heard), 0), 1);
+                say(fixture, 0, ping, sizeof(ping));
+                drain(fixture);
+                assert_int_equal(recv(fixture->accepted[0], heard, sizeof(heard), 0), sizeof(ping));
+        }
+}
+
 /* A user cannot take the places of another one, and all users together cannot take root's. */
 TEST_F(test_places_of_others, Fixture *fixture) {
         unsigned n = 0;
