@@ -46,6 +46,7 @@ struct RpcCall {
         const RpcMethod *method;
         RpcClient *client;
         uint64_t started_usec;
+        uint64_t timeout_usec;
 
         grpc_call *grpc;
         grpc_byte_buffer *request;
@@ -112,7 +113,11 @@ static ErrorKind rpc_call_error_kind(const RpcCall *call) {
         bool is_cut = call->status == GRPC_STATUS_UNKNOWN &&
                       grpc_slice_str_cmp(call->details, "Stream removed") == 0;
 
-        return is_cut ? ERROR_UNAVAILABLE : wire_error_kind(call->status);
+        if (is_cut)
+                return ERROR_UNAVAILABLE;
+        return clock_monotonic_usec() - call->started_usec >= call->timeout_usec
+                       ? wire_late_error_kind(call->status)
+                       : wire_error_kind(call->status);
 }
 
 static int rpc_call_fail_with_status(RpcCall *call) {
@@ -279,6 +284,7 @@ static int rpc_call_start(RpcClient *client, const RpcMethod *method, const char
                 .method = method,
                 .client = client,
                 .started_usec = clock_monotonic_usec(),
+                .timeout_usec = timeout_usec,
                 .request = wire_pack(request),
                 .details = grpc_empty_slice(),
                 .grpc = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS,

@@ -99,6 +99,11 @@ ErrorKind wire_error_kind(grpc_status_code status) {
         return ERROR_INTERNAL;
 }
 
+ErrorKind wire_late_error_kind(grpc_status_code status) {
+        return wire_error_kind(status == GRPC_STATUS_CANCELLED ? GRPC_STATUS_DEADLINE_EXCEEDED
+                                                               : status);
+}
+
 grpc_status_code wire_status(ErrorKind kind) {
         for (size_t i = 0; i < N_STATUSES; i++)
                 if (statuses[i].kind == kind)

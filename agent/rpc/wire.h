@@ -22,5 +22,8 @@ ProtobufCMessage *wire_unpack_request(const ProtobufCMessageDescriptor *type,
                                       grpc_byte_buffer *buffer);
 
 ErrorKind wire_error_kind(grpc_status_code status);
+/* The same for a call whose time is over. The server cancels such a call by itself, which may arrive just before gRPC
+ * notices the time. */
+ErrorKind wire_late_error_kind(grpc_status_code status);
 grpc_status_code wire_status(ErrorKind kind);
 const char *wire_status_to_string(grpc_status_code status);

@@ -816,6 +816,8 @@ TEST(test_statuses) {
         assert_int_equal(wire_error_kind(GRPC_STATUS_UNAUTHENTICATED), ERROR_DENIED);
         assert_int_equal(wire_error_kind(GRPC_STATUS_RESOURCE_EXHAUSTED), ERROR_INTERNAL);
         assert_int_equal(wire_error_kind((grpc_status_code) 99), ERROR_INTERNAL);
+        assert_int_equal(wire_late_error_kind(GRPC_STATUS_CANCELLED), ERROR_TIMEOUT);
+        assert_int_equal(wire_late_error_kind(GRPC_STATUS_NOT_FOUND), ERROR_NOT_FOUND);
         assert_string_equal(wire_status_to_string(GRPC_STATUS_UNKNOWN), "UNKNOWN");
         assert_non_null(wire_status_to_string((grpc_status_code) 99));
         for (int status = 0; status <= 16; status++)
