@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that any allocation and any system call of `kubectl inplace` may fail during an update in place: the same command
-ends the update well, and no pod is lost.
+ends the update well, and no pod is lost; and in its rehearsal, which changes nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +38,32 @@ def test_update(make, inplace, images, folder, capsys):
             run()
     with none_replaced(workload):  # for minutes the API server keeps no changes to watch from
         run()
+    with capsys.disabled():
+        print(f"\n{failing}")
+    failing.close()
+
+
+def test_rehearsal(make, inplace, images, folder, capsys):
+    """It changes nothing, neither of the workload nor of a pod, whatever it lacks."""
+    failing = FailingCall(folder / "failing", "kubectl-inplace")
+    workload = make("deployment")
+    command = ["set", "image", workload.name, f"main={images[1]}", "--dry-run=server"]
+
+    def state():
+        pods = {pod["metadata"]["uid"]: pod["metadata"]["generation"] for pod in workload.pods()}
+        return workload.get()["metadata"]["generation"], pods
+
+    before = state()
+
+    def run():
+        ran = inplace.run(*command, **failing.environment)
+        failing.disarm()
+        assert ran.code in (0, 1) and (ran.code == 0 or ran.stderr), ran
+        assert state() == before
+
+    for point in failing.points(run):
+        with failing.at(point):
+            run()
     with capsys.disabled():
         print(f"\n{failing}")
     failing.close()
