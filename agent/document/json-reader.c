@@ -385,7 +385,7 @@ const char *json_get_filled(struct json_object *object, const char *key) {
 bool json_is(struct json_object *object, const char *key, const char *text) {
         const char *value = json_get_text(object, key);
 
-        return value && strcmp(value, text) == 0;
+        return value && text_equal(value, text);
 }
 
 struct json_object *json_find(struct json_object *list, const char *key, const char *text) {
