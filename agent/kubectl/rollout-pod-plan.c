@@ -169,6 +169,13 @@ static bool is_noted_as_updated(const Subject *subject) {
         return json_is(subject->noted, "phase", rollout_phase_to_string(ROLLOUT_UPDATED));
 }
 
+/* The container before is the last one still, for an image that the pod does not have any more. A user may have written the
+ * note, and of a container that the pod does not have. */
+static bool is_left(const Subject *subject, const char *container, json_object *entry) {
+        return json_is(entry, "id", id_of(subject->pod, container)) &&
+               !text_equal(json_get_text(entry, "image"), template_image(subject->pod, container));
+}
+
 /* The kubelet may have started another container of the image before, for one that had ended, before it saw the pod as it is.
  * On the way back it may have started one of the image that is taken away again. */
 static bool may_be_of_before(const Subject *subject, const char *container, const char *image) {
@@ -446,9 +453,7 @@ static bool is_settled(const Subject *subject) {
                         return false;
                 if (entry && now && !is_hopeless && !has_failed(subject, container, now) &&
                     (is_in_doubt(subject, container, now) ||
-                     (!json_is(entry, "image", now) &&
-                      json_is(entry, "id", id_of(pod, container)) &&
-                      !runs_image(subject, container, now))))
+                     (is_left(subject, container, entry) && !runs_image(subject, container, now))))
                         return false;
         }
         return true;
@@ -552,8 +557,7 @@ static int explain_container(const Subject *subject, const char *container, char
         if (ended)
                 return text_format(ret, "container %s has ended (%s), and is started again",
                                    container, ended);
-        if (entry && json_is(entry, "id", id_of(pod, container)) &&
-            !json_is(entry, "image", template_image(pod, container)))
+        if (is_left(subject, container, entry))
                 return explain_old(subject, ret);
         if (is_in_doubt(subject, container, template_image(pod, container)))
                 return text_format(ret,
@@ -738,8 +742,7 @@ static bool is_awaited(const Subject *subject) {
         if (!subject->former)
                 return false;
         json_object_object_foreach(subject->former, container, entry) {
-                if (json_is(entry, "id", id_of(subject->pod, container)) &&
-                    !json_is(entry, "image", template_image(subject->pod, container)))
+                if (is_left(subject, container, entry))
                         return true;
         }
         return false;
@@ -803,16 +806,11 @@ const char *rollout_phase_to_string(RolloutPhase phase) {
 
 /* The open update has changed the pod already, or an update before whose image has not been started. */
 static bool is_touched(const Subject *subject) {
-        json_object *pod = subject->pod;
-
         if (!subject->former)
                 return false;
         json_object_object_foreach(subject->former, container, entry) {
-                const char *image = json_get_text(entry, "image");
-                bool is_old = json_is(entry, "id", id_of(pod, container)) &&
-                              !text_equal(image, template_image(pod, container));
-
-                if (is_old || (subject->since && json_is(entry, "since", subject->since)))
+                if (is_left(subject, container, entry) ||
+                    (subject->since && json_is(entry, "since", subject->since)))
                         return true;
         }
         return false;
