@@ -95,7 +95,7 @@ struct json_object *json_get(struct json_object *object, const char *key, enum j
 const char *json_get_text(struct json_object *object, const char *key);
 /* Returns NULL also for an empty text. */
 const char *json_get_filled(struct json_object *object, const char *key);
-/* Whether the member is this text. No member is NULL. */
+/* Whether the member is this text; never where that is NULL. */
 bool json_is(struct json_object *object, const char *key, const char *text);
 /* Returns the first item of a list whose member is this text. */
 struct json_object *json_find(struct json_object *list, const char *key, const char *text);

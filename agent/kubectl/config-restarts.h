@@ -45,7 +45,7 @@ bool config_restarts_is_due(const ConfigRestarts *restarts);
  * leads. Repeats later what the server refuses. */
 int config_restarts_turn(ConfigRestarts *restarts, Error *reterr);
 
-/* An update in place of this "KIND/NAME" is open, whoever has begun it: ends a restart of its containers. restarts: may be
+/* An update in place of this "KIND/NAME" is open, by the controller or by a person: ends a restart of its containers. restarts: may be
  * NULL. */
 int config_restarts_end(ConfigRestarts *restarts, const char *workload, const char *namespace);
 

@@ -139,7 +139,7 @@ static int guard_end(Guard *guard) {
         return guard->on_end(guard, guard->userdata);
 }
 
-/* Returns when the caller may be read again, or 0. */
+/* Returns how long the caller is not to be read, or 0. */
 static uint64_t guard_pause_usec(const Guard *guard) {
         return guard->budget ? frame_budget_pause_usec(guard->budget, loop_now_usec(guard->event))
                              : 0;

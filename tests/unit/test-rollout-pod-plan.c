@@ -636,7 +636,7 @@ TEST(test_former) {
         }
 }
 
-/* The container that runs is told from the next one by its content as well. */
+/* The content of the container that runs tells it from the next one as well. */
 TEST(test_former_content) {
         cleanup(json_object_put_p) json_object *pod =
                 make_pod(&(TestPod){ .image = "A", .state = CONTENT("a") });
