@@ -35,7 +35,7 @@ typedef struct Plan {
         uint32_t n_calls;
         uint32_t n_failed;
         uint64_t frames[FRAMES_MAX]; /* places in the program that led to the first failure */
-        uint64_t ways[CALLS_MAX];    /* a hash of such places for each call, if none is to fail */
+        uint64_t ways[CALLS_MAX];    /* a hash of the way to each call, if none is to fail */
 } Plan;
 
 typedef enum Kind {
@@ -62,9 +62,9 @@ typedef enum Owner {
 typedef struct Walk {
         Owner owner; /* owner of the first frame outside the C library */
         bool is_recording;
-        uint64_t *frames; /* frames of the program; NULL: only their hash matters */
+        uint64_t *frames; /* places in the program; NULL: only the hash matters */
         size_t n_frames;
-        uint64_t hash;
+        uint64_t hash; /* hash of the addresses in the program and in its libraries */
 } Walk;
 
 static Plan *plan;
@@ -114,11 +114,11 @@ static _Unwind_Reason_Code on_frame(struct _Unwind_Context *context, void *userd
         if (!walk->is_recording)
                 return walk->owner == OWNER_C ? _URC_NO_REASON : _URC_END_OF_STACK;
 
-        if (owner != OWNER_PROGRAM)
+        if (owner == OWNER_OTHER || owner == OWNER_C)
                 return _URC_NO_REASON;
 
-        walk->hash = (walk->hash ^ place) * 0x100000001b3; /* FNV-1a, by words */
-        if (walk->frames && walk->n_frames < FRAMES_MAX)
+        walk->hash = (walk->hash ^ address) * 0x100000001b3; /* FNV-1a, by words */
+        if (owner == OWNER_PROGRAM && walk->frames && walk->n_frames < FRAMES_MAX)
                 walk->frames[walk->n_frames++] = place;
         return _URC_NO_REASON;
 }
@@ -133,7 +133,7 @@ static bool is_ours(Kind kind, const void *caller) {
                (walk.owner == OWNER_JSON && kind != KIND_COPY);
 }
 
-/* Returns a hash of the places in the program that led here. frames gets the first of them; may be NULL. */
+/* Returns a hash of the way here. frames gets the innermost places in the program; may be NULL. */
 static uint64_t record(uint64_t *frames) {
         Walk walk = {
                 .owner = OWNER_C, .is_recording = true, .frames = frames, .hash = 0xcbf29ce484222325

@@ -53,7 +53,7 @@ ERRORS: Mapping[str, Sequence[int]] = {
 LIBRARIES = ("/libjson-c.", "/libyaml-", "/libprotobuf-c.", "/libsystemd.", "/libmicrohttpd.", "/libcurl.")
 
 # How many points of a kind are tried, for each operation, or "each": of those that the program reaches by another way,
-# through other functions; or "all".
+# through other functions of its own or of its libraries; or "all".
 _MOST = os.environ.get("INPLACED_FAILING_CALLS", "4")
 _SEED = os.environ.get("INPLACED_FAILING_SEED", "1")  # seed of the choice
 _PART, _N_PARTS = map(int, os.environ.get("INPLACED_FAILING_PART", "1/1").split("/"))  # part of the points, from 1
