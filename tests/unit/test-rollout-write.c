@@ -8,12 +8,14 @@
 #include "agent/kubectl/rollout-write.h"
 #include "tests/unit/quoted-json.h"
 
+static unsigned n_conflicts; /* number of the first writes that meet one */
 static unsigned n_writes;
 
 void __wrap_session_begin_leave(Session *session);
 void __wrap_session_end_leave(Session *session);
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, json_object **ret, Error *reterr);
+int __wrap_session_pause(Session *session, uint64_t usec, Error *reterr);
 
 void __wrap_session_begin_leave(Session *session) {
 }
@@ -21,12 +23,15 @@ void __wrap_session_begin_leave(Session *session) {
 void __wrap_session_end_leave(Session *session) {
 }
 
-/* The pod has just gone, which is no failure. */
+/* After the conflicts the pod has just gone, which is no failure. */
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, json_object **ret, Error *reterr) {
         assert_string_equal(path->subresource, "status");
-        n_writes++;
-        return error_set(reterr, ERROR_NOT_FOUND, "no");
+        return error_set(reterr, n_writes++ < n_conflicts ? ERROR_CONFLICT : ERROR_NOT_FOUND, "no");
+}
+
+int __wrap_session_pause(Session *session, uint64_t usec, Error *reterr) {
+        return 0;
 }
 
 /* The gate of the pod is closed for an image that the pod does not have. */
@@ -44,11 +49,14 @@ static const struct ReturnRow {
         const char *name;
         const char *state; /* state of the record */
         const char *owner; /* uid of the pod's; the workload is "w" */
-        bool is_returned;
+        unsigned n_conflicts, n_writes;
+        ErrorKind error;
 } return_rows[] = {
-        { "another run closed it, and the update has ended", "undone", "w", true },
-        { "another run closed it, and may go on", "undo", "w", false },
-        { "a pod of another workload", "undone", "x", false },
+        { "another run closed it, and the update has ended", "undone", "w", 0, 1, ERROR_NONE },
+        { "another run closed it, and may go on", "undo", "w", 0, 0, ERROR_NONE },
+        { "a pod of another workload", "undone", "x", 0, 0, ERROR_NONE },
+        { "the kubelet writes to it as well", "undone", "w", 5, 6, ERROR_NONE },
+        { "others write to it without end", "undone", "w", 20, 6, ERROR_CONFLICT },
 };
 
 TEST_ROWS(test_return, return_rows, name, const struct ReturnRow *row) {
@@ -69,8 +77,10 @@ TEST_ROWS(test_return, return_rows, name, const struct ReturnRow *row) {
         const RolloutWriter writer = { .watch = &watch, .written = written };
 
         n_writes = 0;
+        n_conflicts = row->n_conflicts;
         assert_ok(census_take(&watch.view, record, &census));
-        assert_ok(rollout_write_return(&writer, &census, record, &error));
-        assert_int_equal(error.kind, ERROR_NONE);
-        assert_int_equal(n_writes, row->is_returned);
+        assert_int_equal(rollout_write_return(&writer, &census, record, &error) < 0,
+                         row->error != ERROR_NONE);
+        assert_int_equal(error.kind, row->error);
+        assert_int_equal(n_writes, row->n_writes);
 }
