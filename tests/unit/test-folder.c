@@ -192,15 +192,46 @@ TEST_SET_UP(test_files_that_lack) {
         delete ("c.yaml");
 }
 
+static int lacks(const char *owner, void *userdata) {
+        return 1;
+}
+
+/* The next run, in which the document cannot be read, gets all of it but its owners from the status file. */
+static void assert_survives(const DesiredImage *desired) {
+        const NodeImageOptions options = { .images = f.images, .node_name = "node-1" };
+        cleanup(desired_image_done) DesiredImage expected = { .name = NULL };
+        cleanup(free_p) char *text = NULL;
+        CompletionQueue *completions;
+        Runtimes *runtimes;
+        Images *images;
+
+        assert_ok(node_image_to_text(&options, &text));
+        assert_ok(desired_image_copy(desired, &expected));
+        desired_image_clear_owners(&expected);
+        idle_images_new(f.event, f.log, &completions, &runtimes, &images);
+        assert_ok(node_image_restore(images, text, strlen(text), lacks, NULL, NULL));
+        assert_int_equal(images_count(images), 1);
+        if (!desired_image_equal(&image_requests(images_get(images, 0))->desired, &expected))
+                fail_msg("%s", text);
+        images_free(images);
+        runtimes_free(runtimes);
+        completion_queue_free(completions);
+}
+
 /* A document with one image; more: further members of its tag, or of the image. */
 #define ONE(tag, more) HEAD "spec: {images: {one: {tags: [{tag: \"1\"" tag "}]" more "}}}\n"
 
-/* The status file and those who follow the status learn of each change of a document. */
+/* The status file and those who follow the status learn of each change of a document, and so does the next run. */
 TEST_SET_UP(test_changed_members) {
         static const char *const documents[] = {
                 ONE(", pullPolicy: {timeoutSeconds: 60}", ""),
                 ONE(", pullPolicy: {backoffLimit: 2}", ""),
                 ONE(", pullPolicy: {ttlSecondsAfterFinished: 60}", ""),
+                ONE(", pullPolicy: {activeDeadlineSeconds: 60}", ""),
+                ONE(", imagePullPolicy: Always", ""),
+                ONE(", version: 3", ""),
+                ONE(", createdAt: \"2026-01-01T00:00:00Z\"", ""),
+                ONE(", pin: true", ""),
                 ONE(", complete: true", ""),
                 ONE("", ", pullSecrets: [{name: a}]"),
                 ONE("", ", pullSecrets: [{name: b}]"),
@@ -226,6 +257,7 @@ TEST_SET_UP(test_changed_members) {
                         assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
                 if (node_image_fingerprint(image) == shown)
                         fail_msg("%s", documents[i]);
+                assert_survives(&image_requests(image)->desired);
         }
         delete ("a.yaml");
 }
