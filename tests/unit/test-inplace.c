@@ -108,6 +108,7 @@ static void begin_agent(Fixture *fixture) {
         };
         fixture->context = (PodContext){
                 .event = fake_kube.event,
+                .log = fixture->log,
                 .metrics = fixture->metrics,
                 .client = &fake_kube,
                 .events = fixture->events,
@@ -1901,6 +1902,76 @@ TEST_F(test_many, Fixture *fixture) {
                 pod_server_hide(pods[i]);
         turn();
         assert_int_equal(inplace_count(fixture->meta, VERDICT_CURRENT), 0);
+}
+
+#define DIGEST_A "nginx@sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+#define DIGEST_B "nginx@sha256:dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd"
+
+/* Runtimes say in several ways what a container runs. Where they do not, the pod gets no first condition. */
+static const struct Running {
+        const char *name, *image_ref;
+        Verdict verdict;
+        const char *reason; /* NULL: no condition is written */
+} running_rows[] = {
+        { "an image ID", ID_A, VERDICT_CURRENT, "Verified" },
+        { "an image ID as CRI-O writes it", &ID_A[sizeof("sha256")], VERDICT_CURRENT, "Verified" },
+        { "a digest of the image", DIGEST_A, VERDICT_CURRENT, "Verified" },
+        { "a digest of another image", DIGEST_B, VERDICT_STALE, "ImageStale" },
+        { "a digest that the runtime does not have any more", "nginx@" ID_A, VERDICT_UNKNOWN,
+          NULL },
+        { "nothing", "", VERDICT_UNKNOWN, NULL },
+};
+
+TEST_ROWS_F(test_running_image, running_rows, name, const struct Running *row, Fixture *fixture) {
+        fake_runtime.images[2] = (FakeImage){ DIGEST_A, ID_A };
+        fake_runtime.images[3] = (FakeImage){ DIGEST_B, ID_B };
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0].image_ref = row->image_ref;
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        accept_patch(fixture);
+        rest();
+        assert_null(patch());
+        assert_int_equal(inplace_count(fixture->meta, row->verdict), 1);
+        if (row->reason)
+                assert_string_equal(fixture->reason, row->reason);
+        else
+                assert_null(fixture->reason);
+}
+
+/* The runtime fails once as it is asked for an image: the log says why, and the agent soon asks again. */
+static const struct ImageFailsRow {
+        const char *name, *image_ref;
+        unsigned n_before; /* number of images that it knows first */
+} image_fails_rows[] = {
+        { "the image of the pod", ID_A, 0 },
+        { "the image of the container", DIGEST_A, 1 },
+};
+
+TEST_ROWS_F(test_image_fails, image_fails_rows, name, const struct ImageFailsRow *row,
+            Fixture *fixture) {
+        uint64_t began_usec = fake_clock.now_usec;
+        Stderr captured;
+
+        fake_runtime.images[2] = (FakeImage){ DIGEST_A, ID_A };
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0].image_ref = row->image_ref;
+        show(fixture, make_pod(fixture, "c1", "1"));
+        while (fake_runtime_serve("ListContainers") || fake_runtime_serve("ContainerStatus"))
+                turn();
+        for (unsigned i = 0; i < row->n_before; i++)
+                assert_true(fake_runtime_serve("ImageStatus"));
+        stderr_pipe(&captured);
+        fake_runtime_refuse("ImageStatus", ERROR_INTERNAL, "no");
+        assert_contains(stderr_restore(&captured),
+                        "Cannot inspect all containers of pod \"default/web\", trying again: no.");
+        accept_patch(fixture);
+        assert_null(fixture->reason);
+        while (!fake_runtime_find("ListContainers"))
+                let_pass(fixture);
+        run_runtime(fixture);
+        accept_patch(fixture);
+        assert_string_equal(fixture->reason, "Verified");
+        assert_in_range(fake_clock.now_usec - began_usec, 0, 60 * SEC);
 }
 
 /* With everything under way. */
