@@ -407,6 +407,35 @@ def test_images(agent, push):
         assert found["requestedBy"] == ["folder:web.yaml"]
 
 
+def test_names_of_images(start_agent, fake_runtime):
+    """An image is shown and sorted by its first tag, else by its digest; a request for a short name counts for the image that
+    the runtime finds under it, and for no other. Names that are no plain text are left out.
+    """
+    fake_runtime.name, fake_runtime.search = "cri-o", "quay.test"
+    nameless = [fake_runtime.hold(f"none:{n}", f"sha256:{n * 64}", repo_tags=[], repo_digests=[]) for n in "20"]
+    by_digest = fake_runtime.hold(f"q.test/bare@sha256:{'0' * 64}")
+    tags = [f"quay.test/demo/web:{tag}" for tag in ("1", "2", "3\x1b[2J", "4")]
+    web = fake_runtime.hold(tags[0], repo_tags=tags, pinned=True)
+    other = fake_runtime.hold("b.test/other:1")
+    agent = start_agent(fake_runtime.endpoint)
+    for file, reference in (("web.yaml", "demo/web:1"), ("other.yaml", "b.test/other:1")):
+        agent.request(reference, file=file)
+        agent.wait_status(reference, "Succeeded")
+
+    rows = [line.split() for line in agent.ctl("images").stdout.splitlines()[1:]]
+    short = lambda image: image.image_id.removeprefix("sha256:")[:12]  # noqa: E731
+    name, _, digest = by_digest.repo_digests[0].partition("@sha256:")
+    assert rows == [
+        [short(other), "b.test/other:1", "1.0", "kB", "no", "folder:other.yaml"],
+        [short(by_digest), f"{name}@sha256:{digest[:12]}", "1.0", "kB", "no", "-"],
+        [short(web), tags[0], "(+2)", "1.0", "kB", "other", "folder:web.yaml"],
+        [short(nameless[1]), "-", "1.0", "kB", "no", "-"],
+        [short(nameless[0]), "-", "1.0", "kB", "no", "-"],
+    ]
+    wide = agent.ctl("images", "-o", "wide").stdout
+    assert f"{tags[0]},{tags[1]},{tags[3]} " in wide and web.image_id in wide and web.repo_digests[0] in wide
+
+
 def test_doctor(agent, runtime):
     """doctor finds no fault on a good node, and lists its checks."""
     agent.wait_runtime()

@@ -47,6 +47,7 @@ def test_runtime_appears(make_agent, absent_runtime):
     agent.wait_status("demo/web:1", "Waiting")
     assert path in agent.status()["metadata"]["annotations"]["inplaced.io/runtime"]
     assert path in agent.ctl("doctor").stdout
+    assert path in agent.ctl("images").stderr
     assert any(path in line["message"] for line in agent.logs())
     notice = agent.notify.wait_for("STATUS", 5)
     assert notice.value
