@@ -161,7 +161,8 @@ def test_writes_at_most_twice(coloured, control_plane, settle):
     wait_blue(pod)
     pod.wait_meta()
     settle()
-    assert 1 <= patches_of(control_plane, pod) - before <= 2
+    # A late kubelet makes another restart.
+    assert 1 <= patches_of(control_plane, pod) - before <= 2 * (1 + pod.n_late("main"))
 
 
 def test_a_pod_without_openkruise_takes_part_by_annotation(node_agent, make_pod, tools, settle):
@@ -288,7 +289,8 @@ def test_runs_the_hook_before_the_stop(coloured, settle, kind):
     wait_blue(pod)
     settle()
     assert pod.events("FailedPreStopHook") == []
-    assert [line.rstrip() for line in pod.lines("notes")] == [note, "term"], pod.story()
+    n_stops = 1 + pod.n_late("main")
+    assert [line.rstrip() for line in pod.lines("notes")] == [note, "term"] * n_stops, pod.story()
     assert pod.restarts() == {"main": 1}, pod.story()
 
 
@@ -335,7 +337,7 @@ def test_reports_the_stop_as_the_kubelet_does(coloured):
     about = event["involvedObject"]
     assert about["fieldPath"] == "spec.containers{main}" and about["name"] == pod.name
     assert "blue" not in event["message"]
-    assert len(pod.events("Killing")) == 1
+    assert sum(one["count"] for one in pod.events("Killing")) == 1 + pod.n_late("main")
 
 
 def test_a_process_has_its_grace_period(coloured):
@@ -343,7 +345,7 @@ def test_a_process_has_its_grace_period(coloured):
     pod = coloured("trap 'sleep 3; echo orderly >>/data/notes; exit 0' TERM; sleep 3600 & wait")
     pod.begin_update(annotations={"colour": "blue"})
     wait_blue(pod)
-    assert pod.lines("notes") == ["orderly"]
+    assert pod.lines("notes") == ["orderly"] * (1 + pod.n_late("main"))
     assert pod.status("main")["lastState"]["terminated"]["exitCode"] == 0
 
 
@@ -385,8 +387,7 @@ def test_is_stopped_at_once(coloured):
     pod = coloured()
     pod.set_condition(GATE, "False")
     pod.wait(lambda document: not is_ready(document))
+    first = pod.runtime_container("main").id
     began = time.time()
     pod.change(annotations={"colour": "blue"})
-    # A kubelet of 1.37 that has just reported the pod may start it with the former value first: test_late_kubelet.py.
-    pod.wait_restarted("main", 1)
-    assert pod.runtime_status("main", 0).finished_at / 1e9 - began < stretch(5 * SLOWLY)
+    assert pod.wait_ended(first).finished_at / 1e9 - began < stretch(5 * SLOWLY)

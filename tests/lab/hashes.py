@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]", re.DOTALL)
@@ -19,16 +19,26 @@ _ESCAPES = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2
 
 def env_hash(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> int:
     """Hashes the variables of a container in a pod's spec, with the values that the metadata has."""
-    found = []
+    found = [
+        {"name": name, **({"value": value} if value else {})} for name, value in _variables(container, metadata)
+    ]
+    found.sort(key=lambda one: one["name"].encode())
+    return _hash(found or None)
+
+
+def env_values(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, str]:
+    """The same variables by name, except those that another one of the name overrides."""
+    last = {variable["name"]: variable for variable in container.get("env", [])}
+    return dict(_variables({"env": list(last.values())}, metadata))
+
+
+def _variables(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for variable in container.get("env", []):
         path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
         field = _FIELD.fullmatch(path)
         if field is None or variable.get("value") or variable["name"] in _NEVER_COUNTED:
             continue
-        value = metadata.get(field[1], {}).get(field[2], "")
-        found.append({"name": variable["name"], **({"value": value} if value else {})})
-    found.sort(key=lambda one: one["name"].encode())
-    return _hash(found or None)
+        yield variable["name"], metadata.get(field[1], {}).get(field[2], "")
 
 
 def plain_hash(container: Mapping[str, Any]) -> int:

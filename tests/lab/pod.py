@@ -6,14 +6,16 @@ from __future__ import annotations
 import itertools
 import json
 import signal
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from lab.hashes import env_hash, plain_hash
+from lab.hashes import env_hash, env_values, plain_hash
 from lab.kube import Object, one_of
 from lab.kubelet import Kubelet, is_ready
 from lab.wait import wait_until
@@ -110,6 +112,9 @@ class Pod:
             self.document["metadata"]["ownerReferences"] = [reference]
             self.document["spec"].setdefault("readinessGates", [{"conditionType": GATE}])
         self.uid = ""
+        # All metadata that the server has had, each with the time when it had it at the latest.
+        self._metadata: list[tuple[float, Object]] = [(0, self.document["metadata"])]
+        self._late: dict[str, bool] = {}  # by NAME/ID, of the containers that were started again
 
     # Actions of the pod's owner
 
@@ -144,7 +149,8 @@ class Pod:
         if images:
             named = [{"name": name, "image": image} for name, image in images.items()]
             patch["spec"] = {"containers": named}
-        self.kube.patch(self.path, patch, "strategic")
+        metadata = self.kube.patch(self.path, patch, "strategic")["metadata"]
+        self._metadata.append((time.time(), metadata))
 
     def set_condition(self, kind: str, status: str) -> None:
         patch = {"status": {"conditions": [{"type": kind, "status": status}]}}
@@ -180,22 +186,24 @@ class Pod:
         )
 
     def restarts(self) -> dict[str, int]:
-        """How often the kubelet has started each container again."""
-        return {one["name"]: one["restartCount"] for one in _statuses(self.get())}
+        """How often the kubelet has started each container again, as it was to.
+
+        Two kinds of starts do not count, since each makes one more necessary: those of n_late(), and one that containerd
+        has failed by its own fault.
+        """
+        return {one["name"]: self._n_restarts(one) for one in _statuses(self.get())}
 
     def wait_restarted(self, name: str, times: int = 1, timeout: float = 30) -> Object:
-        """Waits until it runs again, for so many times in all; returns its status.
-
-        A start that containerd has failed by its own fault is no restart that anyone asked for.
-        """
+        """Waits until it runs again, for so many times in all, counted as by restarts(); returns its status."""
 
         def runs_again(pod: Object) -> bool:
             status = _status_in(pod, name)
-            if "running" not in status.get("state", {}):
-                return False
-            return status["restartCount"] - _was_failed_by_containerd(status) == times
+            return "running" in status.get("state", {}) and self._n_restarts(status) == times
 
         return _status_in(self.wait(runs_again, timeout), name)
+
+    def _n_restarts(self, status: Object) -> int:
+        return status["restartCount"] - _was_failed_by_containerd(status) - self.n_late(status["name"])
 
     def meta(self) -> Object | None:
         """The agent's annotation about the containers; None if there is none."""
@@ -246,6 +254,49 @@ class Pod:
         cri = self.node.runtime.cri
         found = [one for one in cri.pod_containers(self.uid) if one.metadata.name == name]
         return cri.container_status(found[which].id)[0]
+
+    def wait_ended(self, container_id: str, timeout: float = 30) -> Any:
+        """Waits until the container with that ID of the runtime has ended; returns the runtime's status of it.
+
+        The kubelet keeps the newest one that has ended, until its successor ends, too.
+        """
+        cri = self.node.runtime.cri
+
+        def ended() -> Any | None:
+            status = cri.container_status(container_id)[0]
+            return status if status.state == cri.messages.CONTAINER_EXITED else None
+
+        return wait_until(ended, timeout, f"end of {container_id} of {self.name}", pause=0.02)
+
+    def n_late(self, name: str) -> int:
+        """How often the kubelet has started it again with values of labels and annotations that change() had replaced
+        before: it had not heard of the change yet, as on a busy machine. The agent restarts the container once more then.
+
+        What the runtime says of the container decides, and neither the agent nor the number of restarts. The kubelet
+        removes all that have ended but the newest, so each is judged when it is first seen.
+        """
+        with suppress(grpc.RpcError):  # the runtime is away, or the kubelet has just removed one
+            if len(self._metadata) > 1:
+                self._judge_starts()
+        return sum(is_late for key, is_late in self._late.items() if key.startswith(f"{name}/"))
+
+    def _judge_starts(self) -> None:
+        for one in self.node.runtime.cri.pod_containers(self.uid):
+            key = f"{one.metadata.name}/{one.id}"
+            if one.metadata.attempt > 0 and key not in self._late:
+                self._late[key] = self._was_late(one)
+
+    def _was_late(self, started: Any) -> bool:
+        """It has exactly former values."""
+        spec = self.document["spec"]
+        known = [*spec["containers"], *spec.get("initContainers", [])]
+        declared = next(one for one in known if one["name"] == started.metadata.name)
+        before = [metadata for since, metadata in self._metadata if since < started.created_at / 1e9]
+        wanted = [env_values(declared, metadata) for metadata in before]
+        process = self.node.runtime.cri.container_status(started.id)[1]["runtimeSpec"]["process"]
+        environment = dict(entry.partition("=")[::2] for entry in process["env"])
+        found = {variable: environment.get(variable, "") for variable in wanted[-1]}
+        return found != wanted[-1] and found in wanted
 
     def is_running(self, name: str) -> bool:
         running = self.node.runtime.cri.messages.CONTAINER_RUNNING

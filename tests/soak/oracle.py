@@ -158,8 +158,8 @@ class Oracle:
         if actor.pod.environment("main").get("VALUE") != actor.wanted[-1].value:
             found.append(f"{actor.name}: its process has another value")
         running = [one for one in self._world.node.runtime.cri.pod_containers(actor.pod.uid) if one.state == 1]
-        if [one.metadata.attempt for one in running] != [actor.pod.restarts()["main"]]:
-            found.append(f"{actor.name}: the runtime has {running}, the pod {actor.pod.restarts()}")
+        if [one.metadata.attempt for one in running] != [actor.pod.status("main")["restartCount"]]:
+            found.append(f"{actor.name}: the runtime has {running}, the pod {actor.pod.status('main')}")
         return found
 
     def _faults_of_images(self) -> list[str]:
