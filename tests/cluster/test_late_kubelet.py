@@ -82,16 +82,25 @@ def test_a_kubelet_that_learns_of_a_change_too_late(
 
 
 def test_the_report_does_not_wait_for_the_kubelet(late_node, line, late_agent, tools):
-    """The runtime has the successor; the pod's status still names the one before."""
-    command = until_term("echo term >>/data/notes; sleep 2")
+    """The runtime has the successor; the pod's status still names the one before.
+
+    A volume shows when the kubelet has got the change.
+    """
+    command = until_term("echo term >>/data/notes; while [ ! -e /data/go ]; do sleep 0.1; done")
     main = container("main", tools, env=from_annotations(COLOUR="colour"), command=command)
-    pod = Pod(
-        late_node, main, annotations={"colour": "red"}, terminationGracePeriodSeconds=10
-    ).start()
+    main["volumeMounts"].append({"name": "info", "mountPath": "/info"})
+    item = {"path": "colour", "fieldRef": {"fieldPath": "metadata.annotations['colour']"}}
+    volumes = [{"name": "data", "emptyDir": {}}, {"name": "info", "downwardAPI": {"items": [item]}}]
+    more = {"volumes": volumes, "terminationGracePeriodSeconds": 60}
+    pod = Pod(late_node, main, annotations={"colour": "red"}, **more).start()
     (before,) = pod.wait_meta()
+    shown = late_node.folder / "kubelet/pods" / pod.uid / "volumes/kubernetes.io~downward-api/info/colour"
+    assert shown.read_text() == "red"
     pod.begin_update(annotations={"colour": "blue"})
     wait_until(lambda: pod.lines("notes"), 20 * SLOWLY, "SIGTERM")
+    wait_until(lambda: shown.read_text() == "blue", 20 * SLOWLY, "change in the volume")
     line.freeze()
+    pod.file("go").touch()
 
     def is_reported() -> bool:
         (entry,) = pod.meta()["containers"]
