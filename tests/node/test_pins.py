@@ -236,6 +236,7 @@ def test_the_clock_is_set_during_a_time_to_live(folder, start_agent, containerd,
     began = time.monotonic()
     pin_for(agent, image, time_to_live)
     wait_pinned(containerd, image)
+    agent.wait_status(image.reference, "Succeeded")  # the time begins then, a moment after the pin
     set_by.write_text(str(seconds))
     agent.request(other.reference)
     agent.wait_status(other.reference, "Succeeded")
