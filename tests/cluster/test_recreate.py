@@ -451,7 +451,7 @@ def test_obeys_also_where_nothing_starts_it_again(node_agent, make_pod, tools, a
     """Controllers that end sidecars of finished jobs rely on that; a deadline ends the request."""
     containers = [container(name, tools) for name in ("job", "sidecar")]
     pod = make_pod(*containers, owner=False, restartPolicy="Never")
-    request = ask(pod, "sidecar", deadline=4 + SLOWLY, forceRecreate=True, failurePolicy="Ignore")
+    request = ask(pod, "sidecar", deadline=round(stretch(4 + SLOWLY)), forceRecreate=True, failurePolicy="Ignore")
     wait_until(lambda: not pod.is_running("sidecar"), 10 * SLOWLY, "end of the sidecar")
     state = request.wait_state("sidecar", "Recreating", 10 * SLOWLY)
     assert state["isKilled"]
@@ -494,7 +494,7 @@ def test_the_request_goes_while_no_agent_runs(node_agent, make_pod, tools, ask):
     node_agent.start()
     pod.wait_restarted("one")
     assert pod.runtime_status("one", 0).exit_code == 137
-    assert grace - 2 <= ended_at(pod, "one") - stopped_at <= grace + 5 * SLOWLY
+    assert grace - 2 <= ended_at(pod, "one") - stopped_at <= grace + stretch(5 * SLOWLY)
     assert pod.lines("notes") == ["term"]
 
 

@@ -25,7 +25,7 @@ from lab.documents import find_tag_status, node_image, split_reference, write_wh
 from lab.metrics import Metrics, fetch_metrics
 from lab.notify import NotifySocket
 from lab.process import Child, Exit, Process
-from lab.wait import free_port, wait_until
+from lab.wait import free_port, stretch, wait_until
 
 
 @dataclass(frozen=True)
@@ -305,9 +305,9 @@ class Agent:
 
 
 def _judge(ended: Exit) -> str | None:
-    limit = max(3, sanitizers.SLOWNESS)  # it takes far less, but machines stand still at times
+    limit = stretch(max(3, sanitizers.SLOWNESS))  # it takes far less, but machines stand still at times
     if ended.code != 0:
         return f"the agent exited with {ended.code} after SIGTERM"
     if ended.seconds > limit:
-        return f"the agent took {ended.seconds:.2f} s to end, more than {limit} s"
+        return f"the agent took {ended.seconds:.2f} s to end, more than {limit:g} s"
     return None

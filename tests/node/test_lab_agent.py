@@ -55,7 +55,8 @@ def test_agent_is_observed(stand_in):
         ("sanitizer", "heap-use-after-free"),
     ],
 )
-def test_agent_is_judged(stand_in, behaviour, text):
+def test_agent_is_judged(stand_in, monkeypatch, behaviour, text):
+    monkeypatch.setattr("lab.agent.stretch", lambda seconds: seconds)
     agent = stand_in(behaviour)
     agent.start()
     with pytest.raises(AssertionError, match=text):

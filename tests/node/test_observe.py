@@ -17,7 +17,7 @@ from lab.documents import write_whole
 from lab.metrics import fetch_metrics
 from lab.preload import Preload
 from lab.trouble import wait_logged
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 
 def fetch(agent, path: str) -> tuple[int, str, str]:
@@ -165,7 +165,7 @@ def test_end_while_pulling(start_agent, runtime, gate):
     preload = Preload(agent, gate.reference)
     preload.wait_phase("PULLING")
     ended = agent.terminate()
-    assert ended.code == 0 and ended.seconds < 5 * sanitizers.SLOWNESS
+    assert ended.code == 0 and ended.seconds < stretch(5 * sanitizers.SLOWNESS)
     gate.wait_left()
 
 
