@@ -17,7 +17,7 @@ from lab.crio import Crio
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.preload import Preload
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 _TRANSFER = 'plugins."io.containerd.transfer.v1.local"'
 
@@ -34,11 +34,11 @@ def steps(preload) -> list[str]:
 
 @pytest.fixture
 def slow_image(fake_registry, runtime, image_name):
-    """Two layers that take two seconds; with the sum of the sizes in its manifest."""
+    """Two layers that take two seconds, or more on a busy machine; with the sum of the sizes in its manifest."""
     layers = [random_layer(6 << 20, seed=901), random_layer(4 << 20, seed=902)]
     built = build_image(layers, labels={"test": image_name})
     image = fake_registry.add(image_name, "1", built)
-    fake_registry.on("layer", fakes.trickle(3 << 20, step=1 << 18))
+    fake_registry.on("layer", fakes.trickle((3 << 20) / stretch(1), step=1 << 18))
     yield image.reference, sum(layer.size for layer in layers) + len(built.config)
     runtime.remove_image(image.reference)
 

@@ -23,17 +23,18 @@ from lab.pulls import Pulls
 from lab.registry import PushedImage
 from lab.sanitizers import SLOWNESS
 from lab.terminal import Terminal, screen
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 _MEGABYTE = 1 << 20
-_RATE = 8 * _MEGABYTE  # bytes per second of the node's line to the registry
+_RATE = 8 * _MEGABYTE  # bytes per second of the node's line to the registry, on a machine with nothing else to do
+_SLOWEST = 4  # parts of that on a busy one, so that the agent looks as often at each pull
 
 
 @pytest.fixture
 def add(fake_registry, runtime, image_name) -> Iterator[Callable[..., PushedImage]]:
     """add(tag, megabytes): an image of a slow registry."""
     name = f"{image_name}/slow"
-    fake_registry.on("layer", Line(_RATE).behave, name)
+    fake_registry.on("layer", Line(_RATE / min(stretch(1), _SLOWEST)).behave, name)
     made = []
 
     def add_image(tag: str, megabytes: float) -> PushedImage:
@@ -75,7 +76,7 @@ def test_pull_of_another_program(start_agent, runtime, add):
         wait_until(lambda: pulls.events, 10, "first event")
         pull = OtherProgram(runtime, image.reference)
         pulls.wait(name_of(image))
-        assert pulls.since(name_of(image)) - pull.began < SLOWNESS
+        assert pulls.since(name_of(image)) - pull.began < stretch(SLOWNESS)
         pull.wait()
         pulls.wait_none()
     seen = pulls.of("")
@@ -85,7 +86,8 @@ def test_pull_of_another_program(start_agent, runtime, add):
     done = [one.bytes_done for one in seen]
     assert done == sorted(done) and len(set(done)) >= 3 and done[-1] > 0.7 * image.size, done
     last = [one for one in seen if one.bytes_per_second][-1]
-    assert _RATE / 4 < last.bytes_per_second < _RATE * 3
+    times = [at for at, event in pulls.events if event.pulls]
+    assert 1 / 4 < last.bytes_per_second * (times[-1] - times[0]) / image.size < 3
     left = (last.bytes_total - last.bytes_done) / last.bytes_per_second
     assert left <= last.seconds_left <= left + 1
     assert abs(seen[0].started_at - time.time()) < 30
@@ -143,7 +145,7 @@ def test_end_after_a_time(start_agent, runtime, add):
     other = OtherProgram(runtime, add("1", 24).reference)
     began = time.monotonic()
     ran = agent.ctl("pulls", "--watch", "-o", "json", "--timeout=2s")
-    assert ran.returncode == 0 and 2 <= time.monotonic() - began < 2 + 2 * SLOWNESS
+    assert ran.returncode == 0 and 2 <= time.monotonic() - began < 2 + stretch(2 * SLOWNESS)
     assert '"step": "Downloading"' in ran.stdout
     other.cancel()
 
