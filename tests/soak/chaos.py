@@ -126,6 +126,10 @@ class Chaos:
         line.cut_after(action.details["after_bytes"])
         return line.behave
 
+    def _vanish(self, action: Action) -> Callable[[], object]:
+        self._line_of(action).vanish()
+        return self._line_of(action).listen
+
     def _break(self, action: Action) -> None:
         self._line_of(action).drop()
 

@@ -86,6 +86,7 @@ DISTURBANCES = (
     Disturbance("line of the kubelet", "freeze", (0.5, 4)),
     Disturbance("line of the controller", "cut", (2, 6), **_CUT),
     Disturbance("line of the registry", "break", (0, 0)),
+    Disturbance("line of the registry", "vanish", (2, 6)),
     Disturbance("line of the registry", "cut", (2, 6), more=lambda dice: {"after_bytes": dice.randrange(1, 3_000_000)}),
 )
 _PAUSE_OF_CHAOS = 3.0  # between the beginnings of two disturbances, on average
