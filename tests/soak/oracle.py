@@ -29,6 +29,7 @@ from lives import Life, Verdict, judge
 from world import World, secret
 
 _SETTLE = 120  # seconds
+_COMES_BACK = 10  # seconds in which the agent pulls again what was removed, after another such image
 _MOST_REFUSED = 5  # requests of one actor that may all meet a disturbance
 _WATCH_EVERY = 0.3
 
@@ -49,7 +50,7 @@ class Oracle:
             "each request is fulfilled, or refused with a reason": self._check_requests,
             "each restart happens exactly once": self._check_lives,
             "pods are ready, verified and the same as before": self._check_pods,
-            "no image is missing or too many": lambda: _await(self._faults_of_images),
+            "no image is missing or too many": self._check_images,
             "a finished image stays finished": self._check_regressions,
             "probes report what is so": self._check_probes,
             "no workload is held, no pod is replaced": self._check_workloads,
@@ -162,6 +163,28 @@ class Oracle:
             found.append(f"{actor.name}: the runtime has {running}, the pod {actor.pod.status('main')}")
         return found
 
+    def _check_images(self) -> list[str]:
+        return _await(self._faults_of_images) or self._faults_of_removals()
+
+    def _faults_of_removals(self) -> list[str]:
+        """Images are removed while no agent runs: the next run pulls one again that the NodeImage requests, and none that was
+        withdrawn, or that a call has pulled which is over.
+        """
+        world, cri = self._world, self._world.node.runtime.cri
+        wanted = [one for one, phase in self._of(Images).wanted.items() if phase == "Succeeded"]
+        others = [image.reference for image in world.images if image.reference not in wanted]
+        ended = world.agent.terminate()
+        if ended.code != 0:
+            self._chaos.ended.append(("agent", ended.code))
+        for reference in wanted[:1] + others:
+            cri.remove_image(reference)
+        world.agent.start()
+        missing = _await(lambda: [f"{one} was removed, and is missing" for one in wanted[:1] if not cri.image_status(one)])
+        held = lambda: [one for one in others if cri.image_status(one)]  # noqa: E731
+        with suppress(TimeoutError):
+            wait_until(held, _COMES_BACK, "image that is too many", 0.2, is_exact=True)
+        return missing + [f"{one} is too many: nothing requests it" for one in held()]
+
     def _faults_of_images(self) -> list[str]:
         world, images = self._world, self._of(Images)
         cri = world.node.runtime.cri
@@ -169,9 +192,6 @@ class Oracle:
         present = [one for one, phase in images.wanted.items() if phase == "Succeeded"]
         present += sorted(self._of(Pulls).present - self._of(Remover).removed)
         found = [f"{one} is missing" for one in present if (held := cri.image_status(one)) is None or held.id != ids[one]]
-        known = set(ids) | {world.tools, world.node.runtime.sandbox_image, *world.releases}
-        held = {name for image in cri.list_images() for name in image.repo_tags}
-        found += [f"{name} is too many" for name in sorted(held - known)]
         document = images.node_image.get()
         for name in images.names:
             listed = (document["status"]["imageStatuses"].get(name) or {}).get("tags") or []
