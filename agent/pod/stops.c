@@ -1070,17 +1070,17 @@ static void stop_log_end(const Stop *stop, uint64_t duration_usec) {
         abort();
 }
 
+/* The hook's record is written before the other one goes: the agent may die between the two. */
 static int stop_note_result(Stop *stop) {
         const StopRecord *record =
                 stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
         StopPhase phase = stop->result == STOP_STOPPED ? STOP_PHASE_STOPPED : STOP_PHASE_NONE;
+        bool is_news = (record ? record->phase : STOP_PHASE_NONE) != phase;
         int r = 0;
 
-        if ((record ? record->phase : STOP_PHASE_NONE) != phase)
-                r = stop_note_phase(stop, phase);
-        if (r >= 0 && stop->result == STOP_FAILED && (stop->has_hooked || was_hooked(stop)))
+        if (stop->result == STOP_FAILED && (stop->has_hooked || was_hooked(stop)))
                 r = stop_note(stop, HOOK_OWNER, STOP_PHASE_STOPPED);
-        return r;
+        return r < 0 || !is_news ? r : stop_note_phase(stop, phase);
 }
 
 /* The part of the owner before "/" is the cause. */

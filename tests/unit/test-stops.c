@@ -4,6 +4,7 @@
  * Stories of stops, with a runtime and an API server that answer what the test says
  */
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +34,17 @@ int clock_gettime(clockid_t clock, struct timespec *ret) {
 
         ret->tv_sec += clock == CLOCK_REALTIME ? wall_ahead_sec : 0;
         return 0;
+}
+
+static int n_writes = -1; /* writes of the journal until the agent dies; negative: it lives on */
+
+/* Takes the place of libc's function. What a dead agent would have written is not there. */
+int rename(const char *from, const char *to) {
+        if (n_writes == 0)
+                return 0;
+
+        n_writes -= n_writes > 0;
+        return (int) syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
 typedef struct Owner {
@@ -1178,6 +1190,37 @@ TEST_F(test_killed_with_two, Fixture *f) {
         answer_list(EXITED);
         answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
         wait_until_over(f);
+}
+
+/* The agent dies after each write of a stop that fails in the end. */
+TEST_F(test_killed_after_each_write, Fixture *f) {
+        annotations.hook = EXEC_HOOK;
+        for (int n = 1; n <= 4; n++) {
+                Owner owner = { .says = 1 }, next = { .says = 1 };
+
+                n_writes = n;
+                begin(f, &owner);
+                end_hook(0);
+                for (int i = 0; i < 3; i++) {
+                        refuse("StopContainer", ERROR_INTERNAL, "no");
+                        answer_status(RUNNING, 0);
+                }
+                assert_done(&owner, STOP_FAILED, "no");
+                assert_int_equal(n_writes, 0);
+                n_writes = -1;
+
+                kill_and_start(f);
+                assert_int_equal(stops_n_running(f->stops), n < 4);
+                add(f, &next);
+                answer_list(RUNNING);
+                answer_stopped();
+                if (n < 4)
+                        answer_list(EXITED);
+                assert_done(&next, STOP_STOPPED, "");
+                assert_int_equal(fake_runtime_n_asked("ExecSync"), n);
+                assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
+                assert_int_equal(stops_forget(f->stops, "hook", "c1"), 0);
+        }
 }
 
 /* It has ended unnoticed. */
