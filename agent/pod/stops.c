@@ -905,7 +905,8 @@ static int on_status(const void *reply, const Error *error, void *userdata) {
         if (!error)
                 r = event_of_status(stop, reply, &event);
         else if (error->kind == ERROR_NOT_FOUND)
-                event = event_over(stop, stop->is_accepted ? STOP_STOPPED : STOP_GONE);
+                event = event_over(stop, stop->is_accepted || stop->is_resumed ? STOP_STOPPED
+                                                                               : STOP_GONE);
         else
                 r = event_of_error(stop, error, &event);
         stop->call = rpc_call_unref(stop->call);

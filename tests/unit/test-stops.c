@@ -1223,9 +1223,9 @@ TEST_F(test_killed_after_each_write, Fixture *f) {
         }
 }
 
-/* It has ended unnoticed. */
+/* It has ended unnoticed, and the kubelet may have removed it. */
 TEST_F(test_killed_and_ended, Fixture *f) {
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
                 StopRecord record = record_of(STOP_PHASE_STOPPING, time(NULL) + 5, time(NULL) - 4);
 
                 /* begin of the hook, which may have ended the container, too */
@@ -1233,6 +1233,11 @@ TEST_F(test_killed_and_ended, Fixture *f) {
                 start_again_with(f, &record);
                 if (i == 2) {
                         answer_empty_list();
+                } else if (i == 3) {
+                        answer_list(EXITED);
+                        (void) wait_for_call("ContainerStatus");
+                        fake_runtime.containers[0].id = NULL;
+                        assert_true(fake_runtime_serve("ContainerStatus"));
                 } else {
                         answer_list(EXITED);
                         answer_status(EXITED, (time(NULL) - (i == 0 ? 5 : 60)) * 1000000000);
