@@ -24,6 +24,7 @@ static const struct Rule {
 
         { STOP_STATE_INSPECTING,       STOP_ON_RUNNING,         STOP_DO_ASK,          STOP_STATE_ASKING        },
         { STOP_STATE_INSPECTING,       STOP_ON_BEGUN,           STOP_DO_STOP,         STOP_STATE_STOPPING      },
+        { STOP_STATE_INSPECTING,       STOP_ON_SLEEPING,        STOP_DO_RUN_HOOK,     STOP_STATE_HOOK          },
         { STOP_STATE_INSPECTING,       STOP_ON_EXITED,          STOP_DO_CONFIRM,      STOP_STATE_CONFIRMING    },
         { STOP_STATE_INSPECTING,       STOP_ON_OVER,            STOP_DO_END,          STOP_STATE_ENDED         },
         { STOP_STATE_INSPECTING,       STOP_ON_REFUSED,         STOP_DO_PAUSE,        STOP_STATE_INSPECTING_LATER },
@@ -100,6 +101,14 @@ int64_t stop_plan_grace_sec(int64_t asked_sec, const char *deletion, const char 
                 seconds = GRACE_DEFAULT_SEC;
 
         return seconds < GRACE_MAX_SEC ? seconds : GRACE_MAX_SEC;
+}
+
+int64_t stop_plan_sleep_sec(int64_t sleep_sec, int64_t grace_sec, uint64_t left_usec) {
+        int64_t left_sec = (int64_t) (left_usec / USEC_PER_SEC);
+        int64_t slept_sec = grace_sec - (int64_t) ((left_usec + USEC_PER_SEC - 1) / USEC_PER_SEC);
+        int64_t rest_sec = slept_sec >= 0 && sleep_sec > slept_sec ? sleep_sec - slept_sec : 0;
+
+        return rest_sec < left_sec ? rest_sec : left_sec;
 }
 
 int64_t stop_plan_left_sec(uint64_t deadline_usec, uint64_t now_usec) {

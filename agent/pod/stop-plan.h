@@ -37,6 +37,7 @@ typedef enum StopEvent {
         STOP_ON_SLOT,
         STOP_ON_RUNNING, /* the container runs */
         STOP_ON_BEGUN, /* the container runs, and its stop had begun before this run of the agent */
+        STOP_ON_SLEEPING, /* the same, and the sleep that is its hook is not over */
         STOP_ON_EXITED, /* the container has exited, maybe by a stop of a previous run, or by its hook */
         STOP_ON_OVER,    /* the stop has ended, with a known result */
         STOP_ON_REFUSED, /* a runtime that is there has refused */
@@ -86,6 +87,10 @@ bool stop_plan_is_silence(ErrorKind kind);
 /* Returns the grace period in seconds: the requested one unless negative, else the one in the
  * container's annotations (NULL: none), else 30. */
 int64_t stop_plan_grace_sec(int64_t asked_sec, const char *deletion, const char *termination);
+
+/* Returns the part of a sleep that is left when this is left of the grace period, with which it
+ * began; no more than that. */
+int64_t stop_plan_sleep_sec(int64_t sleep_sec, int64_t grace_sec, uint64_t left_usec);
 
 /* Returns the part of the grace period that is left for the runtime. */
 int64_t stop_plan_left_sec(uint64_t deadline_usec, uint64_t now_usec);

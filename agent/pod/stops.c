@@ -729,6 +729,23 @@ static int stop_take_container(Stop *stop, const CriContainer *container) {
                               cri_container_annotation(container, ANNOTATION_PORTS));
 }
 
+/* A sleep goes on that a previous run of the agent has begun: it does nothing twice. */
+static StopEvent event_of_begun(Stop *stop) {
+        const StopRecord *record =
+                stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
+        uint64_t now_usec = stop_now_usec(stop);
+        HandlerSpec *hook = &stop->hook_spec;
+
+        if (!record || record->phase != STOP_PHASE_HOOK || hook->kind != HANDLER_SLEEP)
+                return STOP_ON_BEGUN;
+
+        hook->sleep_sec =
+                stop_plan_sleep_sec(hook->sleep_sec, record->deadline_sec - record->changed_sec,
+                                    stop->deadline_usec > now_usec ? stop->deadline_usec - now_usec
+                                                                   : 0);
+        return hook->sleep_sec > 0 ? STOP_ON_SLEEPING : STOP_ON_BEGUN;
+}
+
 static int take_running(Stop *stop, const CriContainer *container, StopEvent *ret_event) {
         int r;
 
@@ -737,7 +754,7 @@ static int take_running(Stop *stop, const CriContainer *container, StopEvent *re
         if (r < 0)
                 return r;
 
-        *ret_event = stop->is_resumed ? STOP_ON_BEGUN : STOP_ON_RUNNING;
+        *ret_event = stop->is_resumed ? event_of_begun(stop) : STOP_ON_RUNNING;
         if (stop->is_resumed)
                 stop_announce_resumed(stop);
         return 0;

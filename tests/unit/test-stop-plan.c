@@ -50,6 +50,9 @@ static const struct Story {
         { "begun before: neither check nor hook",
           { STOP_ON_SLOT, STOP_ON_BEGUN, STOP_ON_ANSWERED, STOP_ON_OVER },
           { STOP_DO_INSPECT, STOP_DO_STOP, STOP_DO_CONFIRM, STOP_DO_END } },
+        { "begun before, and asleep",
+          { STOP_ON_SLOT, STOP_ON_SLEEPING, STOP_ON_HOOKED, STOP_ON_ANSWERED, STOP_ON_OVER },
+          { STOP_DO_INSPECT, STOP_DO_RUN_HOOK, STOP_DO_STOP, STOP_DO_CONFIRM, STOP_DO_END } },
         { "ended by what was begun before",
           { STOP_ON_SLOT, STOP_ON_EXITED, STOP_ON_OVER, STOP_ON_TIMER },
           { STOP_DO_INSPECT, STOP_DO_CONFIRM, STOP_DO_END, STOP_DO_NOTHING } },
@@ -105,6 +108,27 @@ static const struct GraceRow {
 
 TEST_ROWS(test_grace, grace_rows, deletion, const struct GraceRow *row) {
         assert_int_equal(stop_plan_grace_sec(row->asked, row->deletion, row->termination),
+                         row->expected);
+}
+
+static const struct SleepRow {
+        const char *name;
+        int64_t sleep_sec, grace_sec;
+        uint64_t left_usec;
+        int64_t expected;
+} sleep_rows[] = {
+        { "nothing has passed", 6, 9, 9000000, 6 },
+        { "two seconds have", 6, 9, 7000000, 4 },
+        { "a little more", 6, 9, 6990000, 4 },
+        { "all of it", 6, 9, 3000000, 0 },
+        { "the grace period, too", 6, 9, 0, 0 },
+        { "as long as the grace period", 9, 9, 5990000, 5 },
+        { "longer", INT64_MAX, 9, 3000000, 3 },
+        { "a record that cannot be", INT64_MAX, -1, 3000000, 0 },
+};
+
+TEST_ROWS(test_sleep, sleep_rows, name, const struct SleepRow *row) {
+        assert_int_equal(stop_plan_sleep_sec(row->sleep_sec, row->grace_sec, row->left_usec),
                          row->expected);
 }
 

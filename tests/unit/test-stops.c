@@ -1192,6 +1192,36 @@ TEST_F(test_killed_with_two, Fixture *f) {
         wait_until_over(f);
 }
 
+/* A sleep ends when it was to, and SIGTERM comes then. */
+TEST_F(test_killed_while_asleep, Fixture *f) {
+        static const struct {
+                int64_t slept_sec, rest_sec;
+        } rows[] = { { 2, 4 }, { 5, 1 }, { 6, 0 }, { 8, 0 }, { 60, 0 } };
+
+        annotations.hook = "{\"sleep\":{\"seconds\":6}}";
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                uint64_t rest_usec = (uint64_t) rows[i].rest_sec * USEC_PER_SEC;
+                int64_t began_sec = time(NULL) - rows[i].slept_sec;
+
+                write_journal(f, STOP_PHASE_HOOK, began_sec + 9, began_sec);
+                answer_list(RUNNING);
+                turn();
+                /* The record has whole seconds, of which one may have ended meanwhile. */
+                if (rest_usec > USEC_PER_SEC) {
+                        fake_clock_pass(fake_kube.event, rest_usec - USEC_PER_SEC - 1);
+                        assert_int_equal(fake_runtime_count("StopContainer"), 0);
+                        assert_int_equal(phase_in_file(f), STOP_PHASE_HOOK);
+                        rest_usec = USEC_PER_SEC + 1;
+                }
+                fake_clock_pass(fake_kube.event, rest_usec);
+                assert_int_equal(fake_runtime_count("StopContainer"), 1);
+                assert_int_equal(phase_in_file(f), STOP_PHASE_STOPPING);
+                answer_stopped();
+                wait_until_over(f);
+                assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
+        }
+}
+
 /* The agent dies after each write of a stop that fails in the end. */
 TEST_F(test_killed_after_each_write, Fixture *f) {
         annotations.hook = EXEC_HOOK;
