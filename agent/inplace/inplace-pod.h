@@ -41,9 +41,8 @@ typedef struct InPlaceFact {
 /* The reason of a stop. The name of the stop's owner contains it, so that the next run of the agent
  * knows it. */
 typedef struct InPlacePurpose {
-        uint32_t hash;        /* hash that the pod asks for */
-        uint32_t before_hash; /* hash of the container before; 0: unknown */
-        unsigned number;      /* number of the restart in a row for that hash; from 1 */
+        uint32_t hash;   /* hash that the pod asks for */
+        unsigned number; /* number of the restart in a row for that hash; from 1 */
 } InPlacePurpose;
 
 typedef enum InPlaceRestartState {

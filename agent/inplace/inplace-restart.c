@@ -123,32 +123,26 @@ int inplace_pod_poll(InPlacePod *pod) {
 }
 
 static void purpose_to_owner(const InPlacePurpose *purpose, char buffer[static OWNER_SIZE]) {
-        int n = snprintf(buffer, OWNER_SIZE, "metadata/%" PRIu32, purpose->hash);
-
-        if (purpose->before_hash != 0)
-                (void) snprintf(buffer + n, OWNER_SIZE - (size_t) n, "/%" PRIu32 "/%u",
-                                purpose->before_hash, purpose->number);
+        (void) snprintf(buffer, OWNER_SIZE, "metadata/%" PRIu32 "/%u", purpose->hash,
+                        purpose->number);
 }
 
 /* Finds why a previous run of the agent stopped the container, if it was for that hash. */
 static bool find_stopped(const InPlace *inplace, uint32_t hash, const char *id,
                          InPlacePurpose *ret) {
-        InPlacePurpose purpose = { .hash = hash, .number = 1 };
-        char owner[OWNER_SIZE], *end;
+        char owner[OWNER_SIZE];
         const char *found;
 
-        purpose_to_owner(&purpose, owner);
+        (void) snprintf(owner, sizeof(owner), "metadata/%" PRIu32, hash);
         found = stops_find_owner(inplace->context->stops, owner, id);
         if (!found)
                 return false;
 
         found += strlen(owner);
-        if (*found == '/') {
-                purpose.before_hash = (uint32_t) strtoul(found + 1, &end, 10);
-                purpose.number = *end == '/' ? (unsigned) strtoul(end + 1, NULL, 10) : 0;
-        }
-
-        *ret = purpose;
+        *ret = (InPlacePurpose){
+                .hash = hash,
+                .number = *found == '/' ? (unsigned) strtoul(found + 1, NULL, 10) : 0,
+        };
         return true;
 }
 
@@ -191,13 +185,7 @@ static bool container_is_asked(const Pod *pod, const PodContainer *state) {
 /* The restart did not bring the expected environment. */
 static void container_try_again(InPlaceContainer *container, const InPlacePurpose *purpose) {
         const PodContainer *state = inplace_container_state(container);
-        const RestartOutcome outcome = {
-                .number = purpose->number,
-                .before_hash = purpose->before_hash,
-                .running_hash = container->fact.env_hash,
-                .is_overridden = state->is_env_overridden,
-        };
-        uint64_t usec = restart_again_usec(&outcome);
+        uint64_t usec = restart_again_usec(purpose->number, state->is_env_overridden);
 
         container->attempts.has_failed = usec == 0;
         if (container->attempts.has_failed)
@@ -206,8 +194,8 @@ static void container_try_again(InPlaceContainer *container, const InPlacePurpos
         container->attempts.n_restarts = purpose->number;
         container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
         log_warning(container->pod->inplace->context->log, NULL,
-                    "Pod \"%s/%s\": the kubelet started container %s again with its previous "
-                    "environment, because it did not have the new labels or annotations yet: "
+                    "Pod \"%s/%s\": the kubelet started container %s without its new environment, "
+                    "because it did not have the newest labels or annotations yet: "
                     "restarting it again in %u s.",
                     container->pod->pod->namespace, container->pod->pod->name, state->name,
                     (unsigned) (usec / USEC_PER_SEC));
@@ -526,7 +514,6 @@ static int container_stop(InPlaceContainer *container) {
                 .id = id,
                 .purpose = {
                         .hash = container->expected_hash,
-                        .before_hash = container->fact.env_hash,
                         .number = container->attempts.n_restarts + 1,
                 },
         };

@@ -24,15 +24,13 @@ RestartPlan restart_plan(const RestartFacts *facts) {
         return facts->hold == RESTART_HOLD_RETRY ? RESTART_PLAN_FOR_RETRY : RESTART_PLAN_STOP;
 }
 
-uint64_t restart_again_usec(const RestartOutcome *outcome) {
+uint64_t restart_again_usec(unsigned n, bool is_overridden) {
         static const uint64_t pauses_usec[] = { 5000000, 15000000, 45000000 };
 
-        if (outcome->before_hash == 0 || outcome->running_hash != outcome->before_hash ||
-            outcome->is_overridden || outcome->number < 1 ||
-            outcome->number > sizeof(pauses_usec) / sizeof(pauses_usec[0]))
+        if (is_overridden || n < 1 || n > sizeof(pauses_usec) / sizeof(pauses_usec[0]))
                 return 0;
 
-        return pauses_usec[outcome->number - 1];
+        return pauses_usec[n - 1];
 }
 
 bool restart_plan_is_restarting(RestartPlan plan) {

@@ -54,17 +54,10 @@ typedef struct RestartFacts {
 
 RestartPlan restart_plan(const RestartFacts *facts);
 
-/* A restart that ended with another environment than the expected one. */
-typedef struct RestartOutcome {
-        unsigned number;       /* number of the restart in a row for the same values; from 1 */
-        uint32_t before_hash;  /* hash of the environment before it; 0: unknown */
-        uint32_t running_hash; /* hash of the environment after it */
-        bool is_overridden;    /* another variable of the same name always wins */
-} RestartOutcome;
-
-/* Returns the pause before another restart; 0: none. A successor with exactly the old environment
- * was started by a kubelet that did not have the new values yet. */
-uint64_t restart_again_usec(const RestartOutcome *outcome);
+/* Returns the pause after a restart, the n-th one in a row (from 1) for the same values, that did not
+ * bring them: the kubelet did not have them yet. 0: another restart would not help. is_overridden:
+ * another variable of the same name always wins. */
+uint64_t restart_again_usec(unsigned n, bool is_overridden);
 
 /* A restart is under way that ends with another container. */
 bool restart_plan_is_restarting(RestartPlan plan);

@@ -474,13 +474,11 @@ static void end_stop(Fixture *fixture, StopResult result) {
         run_runtime(fixture);
 }
 
-/* The container was stopped for that value, in place of that one, for the n-th time. */
-static void assert_owner_of(Fixture *fixture, const char *id, const char *value, const char *before,
-                            unsigned number) {
+/* The container was stopped for that value, for the n-th time. */
+static void assert_owner_of(Fixture *fixture, const char *id, const char *value, unsigned number) {
         char owner[64];
 
-        (void) snprintf(owner, sizeof(owner), "metadata/%u/%u/%u", (unsigned) hash_of(value),
-                        (unsigned) hash_of(before), number);
+        (void) snprintf(owner, sizeof(owner), "metadata/%u/%u", (unsigned) hash_of(value), number);
         if (!stops_has_stopped(fixture->stops, owner, id))
                 fail_msg("%s was not stopped for %s", id, owner);
 }
@@ -748,7 +746,7 @@ TEST_F(test_restart, Fixture *fixture) {
 
         /* Nothing is written while it is neither this nor that. */
         end_stop(fixture, STOP_STOPPED);
-        assert_owner_of(fixture, "c1", "2", "1", 1);
+        assert_owner_of(fixture, "c1", "2", 1);
         live = next(fixture, "c1", "2");
         live->containers[0].is_running = false;
         show_and_run(fixture, live);
@@ -763,7 +761,7 @@ TEST_F(test_restart, Fixture *fixture) {
         assert_int_equal(n_stops(fixture), 1);
         assert_int_equal(n_reports(), 0);
         assert_int_equal(n_counted(fixture, "succeeded"), 3);
-        assert_owner_of(fixture, "c1", "2", "1", 1);
+        assert_owner_of(fixture, "c1", "2", 1);
 }
 
 /* The stop is over, and so is its reason: the runtime is asked for the successor. */
@@ -863,12 +861,17 @@ TEST_F(test_sidecar, Fixture *fixture) {
         assert_reported("Normal/Killing Pod/default/web/web spec.initContainers{app}");
 }
 
+/* Another variable of the name wins: the value would not arrive, however often the container is restarted. */
 TEST_F(test_not_healed, Fixture *fixture) {
+        ShownPod *pod;
+
         settle_and_change(fixture);
         accept_patch(fixture);
         end_stop(fixture, STOP_STOPPED);
         fake_runtime.containers[1] = model("c2", "odd", 2);
-        show_and_run(fixture, next(fixture, "c2", "2"));
+        pod = next(fixture, "c2", "2");
+        pod->containers[0].is_env_overridden = true;
+        show_and_run(fixture, pod);
         assert_int_equal(n_stops(fixture), 1);
         assert_int_equal(n_reports(), 1);
         assert_reported("Warning/InPlaceRestartFailed Pod/default/web/web spec.containers{app}: "
@@ -878,8 +881,12 @@ TEST_F(test_not_healed, Fixture *fixture) {
 
         /* The container is not stopped again until another value is asked for, nor in the next run
          * of the agent. */
-        assert_owner_of(fixture, "c1", "2", "1", 1);
-        show_and_run(fixture, next(fixture, "c2", "2"));
+        assert_owner_of(fixture, "c1", "2", 1);
+        pod = next(fixture, "c2", "2");
+        pod->containers[0].is_env_overridden = true;
+        show_and_run(fixture, pod);
+        pass(WAIT_USEC);
+        assert_ok(inplace_kick(fixture->meta));
         assert_int_equal(n_stops(fixture), 1);
         assert_int_equal(n_reports(), 1);
         rest();
@@ -900,8 +907,8 @@ static void assert_pause(Fixture *fixture, unsigned seconds) {
         assert_int_equal(n_stops(fixture), n + 1);
 }
 
-/* The successor has exactly its predecessor's value, so the kubelet has not learned of the new one:
- * that happens four times, and then there must be another reason. */
+/* The successor does not have the new value, so the kubelet has not learned of it: that happens four
+ * times, and then there must be another reason. */
 TEST_F(test_kubelet_was_late, Fixture *fixture) {
         static const unsigned pauses_sec[] = { 5, 15, 45 };
         static const char *const ids[] = { "c2", "c3", "c4", "c5" };
@@ -910,7 +917,7 @@ TEST_F(test_kubelet_was_late, Fixture *fixture) {
         accept_patch(fixture);
         for (unsigned i = 0; i < 4; i++) {
                 end_stop(fixture, STOP_STOPPED);
-                assert_owner_of(fixture, i == 0 ? "c1" : ids[i - 1], "2", "1", i + 1);
+                assert_owner_of(fixture, i == 0 ? "c1" : ids[i - 1], "2", i + 1);
                 fake_runtime.containers[0] = model(ids[i], "1", 2 + (int64_t) i);
                 show_and_run(fixture, next(fixture, ids[i], "2"));
                 assert_string_equal(fixture->reason, "Restarting");
@@ -928,22 +935,27 @@ TEST_F(test_kubelet_was_late, Fixture *fixture) {
         assert_int_equal(n_reports(), 1);
         assert_reported("InPlaceRestartFailed");
         assert_contains(patch(), "EnvironmentStale");
-        assert_owner_of(fixture, "c4", "2", "1", 4);
+        assert_owner_of(fixture, "c4", "2", 4);
 
         /* Another value is something else. */
         rest();
         show_and_run(fixture, next(fixture, "c5", "3"));
         assert_int_equal(n_stops(fixture), 5);
         end_stop(fixture, STOP_STOPPED);
-        assert_owner_of(fixture, "c5", "3", "1", 1);
+        assert_owner_of(fixture, "c5", "3", 1);
 }
 
+static const struct LateValue {
+        const char *name, *value;
+} late_values[] = { { "by each change", "1" }, { "by the last of two", "3" } };
+
 /* Once the kubelet has learned of it, the restart is like any other. */
-TEST_F(test_kubelet_was_late_once, Fixture *fixture) {
+TEST_ROWS_F(test_kubelet_was_late_once, late_values, name, const struct LateValue *row,
+            Fixture *fixture) {
         settle_and_change(fixture);
         accept_patch(fixture);
         end_stop(fixture, STOP_STOPPED);
-        fake_runtime.containers[0] = model("c2", "1", 2);
+        fake_runtime.containers[0] = model("c2", row->value, 2);
         show_and_run(fixture, next(fixture, "c2", "2"));
         assert_pause(fixture, 5);
         while (patch())
@@ -1002,8 +1014,8 @@ TEST_ROWS_F(test_late_in_a_previous_run, lates, name, const struct Late *row, Fi
         ShownPod *pod = make_pod(fixture, "c4", "2");
         char owner[64];
 
-        (void) snprintf(owner, sizeof(owner), "metadata/%u/%u/%u", (unsigned) hash_of("2"),
-                        (unsigned) hash_of("1"), row->number);
+        (void) snprintf(owner, sizeof(owner), "metadata/%u/%u", (unsigned) hash_of("2"),
+                        row->number);
         stopped_as(fixture, "c3", owner);
         pod->containers[0].former_id = "containerd://c3";
         fake_runtime.containers[0] = model("c4", "1", 1);
@@ -1013,24 +1025,8 @@ TEST_ROWS_F(test_late_in_a_previous_run, lates, name, const struct Late *row, Fi
         if (row->number == 3) {
                 assert_pause(fixture, 45);
                 end_stop(fixture, STOP_STOPPED);
-                assert_owner_of(fixture, "c4", "2", "1", 4);
+                assert_owner_of(fixture, "c4", "2", 4);
         }
-}
-
-/* Then the value would not arrive, however often it is restarted. */
-TEST_F(test_overridden_is_not_late, Fixture *fixture) {
-        ShownPod *pod;
-
-        settle_and_change(fixture);
-        end_stop(fixture, STOP_STOPPED);
-        fake_runtime.containers[0] = model("c2", "1", 2);
-        pod = next(fixture, "c2", "2");
-        pod->containers[0].is_env_overridden = true;
-        show_and_run(fixture, pod);
-        assert_int_equal(n_reports(), 1);
-        pass(WAIT_USEC);
-        assert_ok(inplace_kick(fixture->meta));
-        assert_int_equal(n_stops(fixture), 1);
 }
 
 /* A later run of the agent does not know that it was stopped for that value. */
@@ -1041,11 +1037,11 @@ static void assert_forgotten(Fixture *fixture, const char *value, const char *id
         assert_null(stops_find_owner(fixture->stops, owner, id));
 }
 
-/* A previous run of the agent has ended that container, for the value. */
+/* A previous run of the agent has ended that container, for the value, and for the last time. */
 static void stopped_before(Fixture *fixture, const char *id, const char *value) {
         char owner[64];
 
-        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of(value));
+        (void) snprintf(owner, sizeof(owner), "metadata/%u/4", (unsigned) hash_of(value));
         stopped_as(fixture, id, owner);
 }
 
@@ -1120,15 +1116,14 @@ TEST_ROWS_F(test_not_healed_for_long, old_records, name, const struct OldRecord 
         ShownPod *pod = make_pod(fixture, "c2", "2");
         char owner[64];
 
-        (void) snprintf(owner, sizeof(owner), "metadata/%u/%u/4", (unsigned) hash_of("2"),
-                        (unsigned) hash_of("1"));
+        (void) snprintf(owner, sizeof(owner), "metadata/%u/4", (unsigned) hash_of("2"));
         stopped_ago(fixture, "c1", owner, row->age_sec);
         pod->containers[0].former_id = "containerd://c1";
         fake_runtime.containers[0] = model("c2", "1", 1);
         show_and_run(fixture, pod);
         assert_int_equal(n_stops(fixture), 0);
         assert_int_equal(n_reports(), 1);
-        assert_owner_of(fixture, "c1", "2", "1", 4);
+        assert_owner_of(fixture, "c1", "2", 4);
         if (row->is_renewed)
                 assert_in_range(record_age_sec(fixture, "c1"), 0, 60);
         else
