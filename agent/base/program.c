@@ -80,7 +80,7 @@ static bool has_children(void) {
 }
 
 /* The process behind a pidfd; 0 for another descriptor, -1 for one that was reaped. */
-static pid_t read_pid(DIR *folder, const char *name) {
+static pid_t read_pid(const char *name) {
         cleanup(fclose_p) FILE *file = NULL;
         char path[sizeof("/proc/self/fdinfo/") + NAME_MAX];
         char line[256];
@@ -103,7 +103,7 @@ static bool read_programs(Programs *ret) {
                 return false;
 
         for (const struct dirent *entry; (entry = readdir(folder));) {
-                pid_t pid = entry->d_name[0] == '.' ? 0 : read_pid(folder, entry->d_name);
+                pid_t pid = entry->d_name[0] == '.' ? 0 : read_pid(entry->d_name);
 
                 if (pid > 0 && ret->n == PROGRAMS_MAX)
                         return false;

@@ -119,7 +119,7 @@ static int images_find_or_add(Images *images, const char *name, const char *tag,
 }
 
 /* Copies the name; completes it if it is Docker Hub's, whatever the runtime makes of it. */
-static int full_name(const Images *images, const DesiredImage *desired, char **ret) {
+static int full_name(const DesiredImage *desired, char **ret) {
         ImageRef ref;
 
         if (!desired->is_hub ||
@@ -133,7 +133,7 @@ static int images_find_or_add_desired(Images *images, const DesiredImage *desire
         cleanup(free_p) char *name = NULL;
         int r;
 
-        r = full_name(images, desired, &name);
+        r = full_name(desired, &name);
         return r < 0 ? r : images_find_or_add(images, name, desired->tag, ret);
 }
 
@@ -761,8 +761,7 @@ Image *images_find(const Images *images, const char *name, const char *tag) {
 Image *images_find_desired(const Images *images, const DesiredImage *desired) {
         cleanup(free_p) char *name = NULL;
 
-        return full_name(images, desired, &name) < 0 ? NULL
-                                                     : images_find(images, name, desired->tag);
+        return full_name(desired, &name) < 0 ? NULL : images_find(images, name, desired->tag);
 }
 
 Image *images_find_reference(const Images *images, const char *text) {

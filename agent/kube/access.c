@@ -871,7 +871,7 @@ static int start_with_config(KubeAccess *access, const KubeAccessOptions *option
 }
 
 /* Reads the pod's namespace; an old pod may not have the file. */
-static int read_pod_namespace(const char *folder, KubeconfigSpec *spec, Error *reterr) {
+static int read_pod_namespace(const char *folder, KubeconfigSpec *spec) {
         cleanup(access_file_done) AccessFile file = ACCESS_FILE_INIT;
         cleanup(error_done) Error ignored = ERROR_INIT;
         cleanup(free_p) char *path = NULL;
@@ -894,8 +894,7 @@ static int start_as_pod(KubeAccess *access, const char *folder, Error *reterr) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
         int r;
 
-        r = credential_source_read_pod(folder, &spec, reterr)
-                    ?: read_pod_namespace(folder, &spec, reterr);
+        r = credential_source_read_pod(folder, &spec, reterr) ?: read_pod_namespace(folder, &spec);
         if (r < 0)
                 return r;
 

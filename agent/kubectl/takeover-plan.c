@@ -382,7 +382,7 @@ static int continue_ended(const RolloutView *view, const RolloutRequest *request
 }
 
 /* The partition after the update; an undo brings the one before back, unless pods that have to go back are below it. */
-static int64_t partition_after(const RolloutView *view, const RolloutRequest *request) {
+static int64_t partition_after(const RolloutRequest *request) {
         int64_t now, former = record_former_partition(request->undone);
 
         if (!json_get(request->undone, "partition", json_type_int))
@@ -393,7 +393,7 @@ static int64_t partition_after(const RolloutView *view, const RolloutRequest *re
 
 static int take_over(const RolloutView *view, const RolloutRequest *request, json_object *record,
                      json_object **ret) {
-        int64_t partition = partition_after(view, request);
+        int64_t partition = partition_after(request);
         cleanup(json_object_put_p) json_object *held = NULL;
         cleanup(json_object_put_p) json_object *patch = NULL;
 
