@@ -404,7 +404,7 @@ static void program_kill(Program *program) {
 }
 
 /* Ends the program and its leftovers. The callback may free the program. */
-static int program_finish(Program *program, const Error *error) {
+int program_end(Program *program, const Error *error) {
         cleanup(buffer_done) Buffer output = program->output;
 
         program->output = (Buffer){ .data = NULL };
@@ -466,12 +466,12 @@ static int finish_failed(Program *program) {
                                  sigabbrev_np(status->si_status) ?: "RT", colon, line);
         else
                 (void) error_set(&error, ERROR_UNAVAILABLE, STATUS_IS_LOST);
-        return program_finish(program, &error);
+        return program_end(program, &error);
 }
 
 static int finish_ended(Program *program) {
         if (program->status.si_code == CLD_EXITED && program->status.si_status == 0)
-                return program_finish(program, NULL);
+                return program_end(program, NULL);
 
         return finish_failed(program);
 }
@@ -513,7 +513,7 @@ static int on_stdout(sd_event_source *source, int fd, uint32_t revents, void *us
                         return r;
                 (void) error_set(&error, ERROR_INVALID, "wrote more than %zu bytes",
                                  program->output_max);
-                return program_finish(program, &error);
+                return program_end(program, &error);
         }
 
         program->stdout_source = sd_event_source_disable_unref(program->stdout_source);
@@ -572,7 +572,7 @@ static int on_timer(void *userdata) {
 
         (void) error_set(&error, ERROR_TIMEOUT, "did not end within %g s",
                          (double) program->timeout_usec / 1000000);
-        return program_finish(program, &error);
+        return program_end(program, &error);
 }
 
 static int on_not_started(void *userdata) {
@@ -581,7 +581,7 @@ static int on_not_started(void *userdata) {
 
         error = program->error;
         program->error = ERROR_INIT;
-        return program_finish(program, &error);
+        return program_end(program, &error);
 }
 
 static int refuse_start(Program *program, int number) {
@@ -679,10 +679,6 @@ size_t program_memory(const Program *program) {
         if (!file || fscanf(file, "%*u %zu %zu", &all, &shared) != 2 || all < shared)
                 return 0;
         return (all - shared) * (size_t) sysconf(_SC_PAGESIZE);
-}
-
-int program_end(Program *program, const Error *error) {
-        return program_finish(program, error);
 }
 
 Program *program_free(Program *program) {

@@ -61,7 +61,7 @@ typedef struct ProgressFind {
         unsigned n_tries;   /* searches that brought nothing */
         bool has_ingests;   /* the lease refers to an ingest: something arrives */
         bool had_ingests;   /* an ingest was seen before the manifest was found */
-        bool is_checked;    /* the blobs were checked at least once */
+        bool is_checked;    /* the manifest was found, and its blobs were checked at least once */
         bool is_unreadable; /* the manifest is none that can be counted: it is not read again */
         char *text;         /* text of the manifest, as far as it was read */
         size_t text_size;
@@ -122,11 +122,6 @@ static void progress_find_forget(ProgressFind *find) {
         free(take_ptr(find->blobs));
         find->text_size = 0;
         find->is_checked = false;
-}
-
-/* Whether the manifest is found, and its blobs are checked. */
-static bool progress_find_is_done(const ProgressFind *find) {
-        return find->is_checked;
 }
 
 static size_t find_blob(const ProgressFind *find, const char *digest) {
@@ -419,10 +414,6 @@ static uint64_t bytes_of(const ManifestBlob *blob, const BlobState *state,
         return state->is_complete || offset > blob->size ? blob->size : offset;
 }
 
-static uint64_t now_usec(ProgressTracker *tracker) {
-        return loop_now_usec(tracker->event);
-}
-
 /* Forgets counts older than all running pulls, which cannot have seen them. */
 static void tracker_forget_fetched(ProgressTracker *tracker) {
         uint64_t earliest = UINT64_MAX;
@@ -455,7 +446,7 @@ static bool progress_may_be_stalled(const Progress *progress) {
         if (progress->report.step == IMAGE_STEP_UNPACKING)
                 return false;
 
-        return progress_find_is_done(find) || !find->had_ingests || find->has_ingests;
+        return find->is_checked || !find->had_ingests || find->has_ingests;
 }
 
 static int progress_check_stall(Progress *progress) {
@@ -518,8 +509,8 @@ static int progress_add_fetched(Progress *progress, const char *digest, uint64_t
         uint64_t added;
         int r;
 
-        r = fetched_add(&tracker->fetched, &blob, progress->find.started, now_usec(tracker),
-                        &added);
+        r = fetched_add(&tracker->fetched, &blob, progress->find.started,
+                        loop_now_usec(tracker->event), &added);
         if (r < 0)
                 return r;
 
@@ -607,7 +598,7 @@ static int progress_compute(Progress *progress, const ContentIngests *ingests,
         progress->n_ingests = 0;
         progress->has_begun = false;
         report.bytes_fetched = progress->report.bytes_fetched;
-        if (!progress_find_is_done(&progress->find)) {
+        if (!progress->find.is_checked) {
                 *ret = report;
                 return 0;
         }
@@ -637,7 +628,7 @@ static int progress_update(Progress *progress, const ContentIngests *ingests) {
         if (r < 0)
                 return r;
 
-        if (!progress_find_is_done(&progress->find) && progress->find.has_ingests &&
+        if (!progress->find.is_checked && progress->find.has_ingests &&
             progress->tracker->is_active)
                 progress->silent_usec = 0;
         if (report.step == old->step && report.bytes_done == old->bytes_done &&
@@ -699,7 +690,7 @@ static int on_ingests(const void *reply, const Error *error, void *userdata) {
         if (error)
                 return tracker_is_blind(tracker) ? tracker_report_blindness(tracker) : 0;
 
-        tracker->answered_usec = now_usec(tracker);
+        tracker->answered_usec = loop_now_usec(tracker->event);
         tracker_sum_up(tracker, ingests);
         for (Progress *progress = tracker->items; progress; progress = next) {
                 next = progress->next; /* the callback may end this one, not another */
@@ -813,7 +804,7 @@ int progress_begin(ProgressTracker *tracker, const char *lease_id, ProgressChang
         progress->on_changed = on_changed;
         progress->on_stalled = on_stalled;
         progress->userdata = userdata;
-        progress->begun_usec = now_usec(tracker);
+        progress->begun_usec = loop_now_usec(tracker->event);
         progress->report.step = IMAGE_STEP_RESOLVING;
         list_prepend(&tracker->items, progress);
 
@@ -857,10 +848,10 @@ bool progress_is_settled(const Progress *progress) {
 PulledManifest progress_manifest(const Progress *progress) {
         const ProgressFind *find = &progress->find;
 
-        return progress_find_is_done(find) ? (PulledManifest){ .digest = find->manifest_digest,
-                                                               .sources = find->sources ?: "",
-                                                               .digests = find->digests ?: "" }
-                                           : (PulledManifest){ .digest = NULL };
+        return find->is_checked ? (PulledManifest){ .digest = find->manifest_digest,
+                                                    .sources = find->sources ?: "",
+                                                    .digests = find->digests ?: "" }
+                                : (PulledManifest){ .digest = NULL };
 }
 
 int progress_count(Progress *progress, ProgressCounted on_counted) {

@@ -390,11 +390,6 @@ static int on_guard(void *userdata) {
         return r;
 }
 
-/* Starts the time in which the server has to end its streamed list. */
-static int watch_guard_list_end(KubeWatch *watch) {
-        return timer_start(&watch->guard, LIST_END_USEC);
-}
-
 static bool is_success(const KubeReply *reply) {
         return reply->code >= 200 && reply->code < 300;
 }
@@ -524,7 +519,7 @@ static int watch_on_accepted(void *userdata) {
         int r;
 
         if (watch->plan.step == WATCH_STREAMING)
-                return leave_stream(watch, watch_guard_list_end(watch));
+                return leave_stream(watch, timer_start(&watch->guard, LIST_END_USEC));
 
         r = watch_set_state(watch, KUBE_WATCH_SYNCED, NULL);
         return leave_stream(watch, r);
