@@ -749,13 +749,10 @@ Image *images_get(const Images *images, size_t i) {
 
 Image *images_find(const Images *images, const char *name, const char *tag) {
         cleanup(free_p) char *key = NULL;
-        size_t at;
 
-        if (image_key_of(name, tag, images->context.short_names, &key) < 0 ||
-            !image_index_find(&images->index, key, &at))
-                return NULL;
-
-        return images->index.items[at];
+        return image_key_of(name, tag, images->context.short_names, &key) < 0
+                       ? NULL
+                       : images_find_key(images, key);
 }
 
 Image *images_find_desired(const Images *images, const DesiredImage *desired) {

@@ -171,18 +171,17 @@ static WatchKey *watch_keys_find(const WatchKeys *keys, const char *namespace, c
         return find_place(keys, namespace, name, &at) ? keys->items[at] : NULL;
 }
 
-static int key_new(const char *namespace, const char *name, const char *uid, const char *version,
-                   WatchKey **ret) {
+static int key_new(const KubeObject *object, WatchKey **ret) {
         cleanup(watch_key_free_p) WatchKey *key = malloc(sizeof(*key));
 
         if (!key)
                 return -ENOMEM;
 
         *key = (WatchKey){
-                .namespace = strdup(namespace),
-                .name = strdup(name),
-                .uid = strdup(uid),
-                .version = strdup(version),
+                .namespace = strdup(object->namespace),
+                .name = strdup(object->name),
+                .uid = strdup(object->uid),
+                .version = strdup(object->resource_version),
                 .is_marked = true,
         };
         if (!key->namespace || !key->name || !key->uid || !key->version)
@@ -192,18 +191,17 @@ static int key_new(const char *namespace, const char *name, const char *uid, con
         return 0;
 }
 
-/* Adds a new, marked key. Texts are copied. */
-static int watch_keys_add(WatchKeys *keys, const char *namespace, const char *name, const char *uid,
-                          const char *version) {
+/* Adds a new, marked key. */
+static int watch_keys_add(WatchKeys *keys, const KubeObject *object) {
         WatchKey *key;
         size_t at;
         int r;
 
-        r = key_new(namespace, name, uid, version, &key);
+        r = key_new(object, &key);
         if (r < 0)
                 return r;
 
-        (void) find_place(keys, namespace, name, &at);
+        (void) find_place(keys, object->namespace, object->name, &at);
         r = sorted_insert(&keys->items, &keys->n_items, at, key);
         if (r < 0)
                 watch_key_free(key);
@@ -305,8 +303,7 @@ static int report_gone(KubeWatch *watch, WatchKey *known) {
 static int report_new(KubeWatch *watch, const KubeObject *object) {
         int r;
 
-        r = watch_keys_add(&watch->keys, object->namespace, object->name, object->uid,
-                           object->resource_version);
+        r = watch_keys_add(&watch->keys, object);
         if (r < 0)
                 return r;
 
