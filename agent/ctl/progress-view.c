@@ -20,7 +20,7 @@
 #define HINT_ROWS_MIN 4 /* no hint on a screen of this height or less */
 
 /* A step of a newer agent is none that this program knows. */
-const char *step_to_string(Inplaced__V1__Step step) {
+static const char *step_to_string(Inplaced__V1__Step step) {
         const ProtobufCEnumDescriptor *type = &inplaced__v1__step__descriptor;
         bool is_known = step != INPLACED__V1__STEP__STEP_UNSPECIFIED &&
                         protobuf_c_enum_descriptor_get_value(type, step);

@@ -20,8 +20,6 @@
 #include "agent/ctl/pull-list.h"
 #include "agent/view/bar.h"
 
-const char *step_to_string(Inplaced__V1__Step step);
-
 /* Makes the bar of an unfinished image. The texts are borrowed from the item, and from *note, which
  * the caller frees. */
 int pull_report_bar(const PullItem *item, bool is_agent_away, unsigned tick, uint64_t now_usec,

@@ -26,5 +26,3 @@ int pod_pulls_wait(PodPulls *pulls, Error *reterr);
 
 /* The first pull that is for this pod; NULL: none is known. Borrowed. */
 json_object *pod_pulls_find(const PodPulls *pulls, const char *namespace, const char *name);
-
-DEFINE_CLEANUP(PodPulls *, pod_pulls_free)

@@ -1139,7 +1139,6 @@ static int stop_finish(Stop *stop) {
                 .result = ended->result,
                 .message = ended->message,
                 .hook_message = ended->hook_message,
-                .duration_usec = duration_usec,
         };
         stop_log_end(ended, duration_usec);
         stop_count(ended, duration_usec);

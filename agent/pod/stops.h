@@ -52,7 +52,6 @@ typedef struct StopReport {
         StopResult result;
         const char *message; /* why it failed or is no longer requested, in one line; or NULL */
         const char *hook_message; /* why the preStop hook failed; NULL: it did not */
-        uint64_t duration_usec;   /* time since the hook began, or the stop if there is no hook */
 } StopReport;
 
 typedef struct StopOptions {

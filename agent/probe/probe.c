@@ -53,8 +53,6 @@ struct Probe {
         char *problem;
 };
 
-DEFINE_CLEANUP(Probe *, probe_free)
-
 /* Results */
 
 static int64_t now_sec(void) {

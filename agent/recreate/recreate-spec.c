@@ -273,7 +273,6 @@ static int read_metadata(struct json_object *object, RecreateSpec *spec, Error *
         if (created)
                 (void) rfc3339_parse(created, &spec->created_at);
         spec->is_deleted = json_get_filled(metadata, "deletionTimestamp");
-        spec->is_active = json_is(labels, RECREATE_LABEL_ACTIVE, "true");
         spec->is_managed = json_is(labels, RECREATE_LABEL_MANAGED, "true");
         return pod_uid ? text_set(&spec->pod_uid, pod_uid) : 0;
 }

@@ -50,7 +50,6 @@ typedef struct RecreateSpec {
         char *version;
         int64_t created_at;
         bool is_deleted;
-        bool is_active;  /* the request has the label */
         bool is_managed; /* the agent is its controller, see RECREATE_LABEL_MANAGED */
         char *pod_uid;   /* UID in the label; NULL: none */
         char *pod_name;  /* NULL only if there is a problem */

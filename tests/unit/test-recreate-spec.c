@@ -42,7 +42,7 @@ TEST(test_whole) {
                 RECREATE_V1BETA1);
 
         assert_null(spec->problem);
-        assert_true(spec->is_active && !spec->is_managed && !spec->is_deleted);
+        assert_true(!spec->is_managed && !spec->is_deleted);
         assert_int_equal(spec->created_at, 60);
         assert_string_equal(spec->pod_uid, "p-1");
         assert_true(spec->ignores_failure && spec->is_ordered && spec->is_forced);
