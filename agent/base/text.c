@@ -120,3 +120,29 @@ void text_make_plain(char *text) {
 bool text_equal(const char *a, const char *b) {
         return a && b ? strcmp(a, b) == 0 : a == b;
 }
+
+int texts_copy(char *const *texts, char ***ret) {
+        cleanup(texts_free_p) char **copy = NULL;
+        size_t n = 0;
+
+        while (texts && texts[n])
+                n++;
+        if (texts) {
+                copy = calloc(n + 1, sizeof(copy[0]));
+                if (!copy)
+                        return -ENOMEM;
+        }
+        for (size_t i = 0; i < n; i++)
+                if (text_copy(texts[i], &copy[i]) < 0)
+                        return -ENOMEM;
+
+        *ret = take_ptr(copy);
+        return 0;
+}
+
+char **texts_free(char **texts) {
+        for (size_t i = 0; texts && texts[i]; i++)
+                free(texts[i]);
+        free(texts);
+        return NULL;
+}

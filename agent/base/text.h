@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "agent/base/cleanup.h"
+
 /* The copy of NULL is NULL. 0 or -ENOMEM. The caller owns *ret. */
 int text_copy(const char *text, char **ret);
 
@@ -44,3 +46,10 @@ void text_make_plain(char *text);
 
 /* NULL equals NULL alone. */
 bool text_equal(const char *a, const char *b);
+
+/* A list of texts, which NULL ends. The copy of NULL is NULL. 0 or -ENOMEM. The caller owns *ret. */
+int texts_copy(char *const *texts, char ***ret);
+/* Takes NULL. Returns NULL. */
+char **texts_free(char **texts);
+
+DEFINE_CLEANUP(char **, texts_free)

@@ -22,14 +22,8 @@ static const char *const phase_names[_IMAGE_PHASE_MAX] = {
         [IMAGE_FAILED] = "Failed",       [IMAGE_MISSING] = "Missing",
 };
 
-static void free_strings(char **texts) {
-        for (char **text = texts; text && *text; text++)
-                free(*text);
-        free(texts);
-}
-
 void image_status_done(ImageStatus *status) {
-        free_strings(status->repo_digests);
+        texts_free(status->repo_digests);
         free(status->image_id);
         free(status->message);
         free(status->resolved);
@@ -38,11 +32,9 @@ void image_status_done(ImageStatus *status) {
 }
 
 int image_status_set_digests(ImageStatus *status, const char *const *digests, size_t n_digests) {
-        char **copies;
+        cleanup(texts_free_p) char **copies = calloc(IMAGE_DIGESTS_MAX + 1, sizeof(copies[0]));
         size_t n = 0;
-        int r;
 
-        copies = calloc(IMAGE_DIGESTS_MAX + 1, sizeof(copies[0]));
         if (!copies)
                 return -ENOMEM;
 
@@ -50,15 +42,12 @@ int image_status_set_digests(ImageStatus *status, const char *const *digests, si
                 if (strlen(digests[i]) > IMAGE_DIGEST_TEXT_MAX)
                         continue;
 
-                r = text_copy(digests[i], &copies[n++]);
-                if (r < 0) {
-                        free_strings(copies);
-                        return r;
-                }
+                if (text_copy(digests[i], &copies[n++]) < 0)
+                        return -ENOMEM;
         }
 
-        free_strings(status->repo_digests);
-        status->repo_digests = copies;
+        texts_free(status->repo_digests);
+        status->repo_digests = take_ptr(copies);
         return 0;
 }
 

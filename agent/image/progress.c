@@ -196,14 +196,8 @@ static int on_checked(const void *reply, const Error *error, void *userdata) {
         return tracker_ask(find->progress->tracker); /* to stop a pull that is too large at once */
 }
 
-static void free_filters(char ***filters) {
-        for (char **filter = *filters; filter && *filter; filter++)
-                free(*filter);
-        free(*filters);
-}
-
 static int progress_find_check(ProgressFind *find, RpcClient *client) {
-        cleanup(free_filters) char **filters = NULL;
+        cleanup(texts_free_p) char **filters = NULL;
         size_t n = 0;
 
         filters = calloc(find->manifest.n_blobs + 1, sizeof(filters[0]));
@@ -335,7 +329,7 @@ static int on_listed(const void *reply, const Error *error, void *userdata) {
 
 /* Lists the blobs of the lease that are manifests of an image. */
 static int progress_find_list(ProgressFind *find, RpcClient *client, const Leased *leased) {
-        cleanup(free_filters) char **filters = NULL;
+        cleanup(texts_free_p) char **filters = NULL;
         size_t n = 0;
 
         filters = calloc(leased->n_resources + 1, sizeof(filters[0]));

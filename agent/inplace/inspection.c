@@ -267,33 +267,6 @@ static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
         return inspection_ask_env(inspection);
 }
 
-static void names_free(char **names) {
-        for (size_t i = 0; names && names[i]; i++)
-                free(names[i]);
-        free(names);
-}
-
-static int copy_names(char *const *names, char ***ret) {
-        size_t n = 0;
-        char **copy;
-
-        while (names[n])
-                n++;
-
-        copy = calloc(n + 1, sizeof(*copy));
-        if (!copy)
-                return -ENOMEM;
-
-        *ret = copy;
-        for (size_t i = 0; i < n; i++) {
-                copy[i] = strdup(names[i]);
-                if (!copy[i])
-                        return -ENOMEM;
-        }
-
-        return 0;
-}
-
 static int inspection_add(Inspection *inspection, const InspectionQuestion *question) {
         Item *item = &inspection->items[inspection->n_items++];
 
@@ -303,7 +276,7 @@ static int inspection_add(Inspection *inspection, const InspectionQuestion *ques
         if (!item->name || !item->reference || !item->known_id)
                 return -ENOMEM;
 
-        return question->env_names ? copy_names(question->env_names, &item->env_names) : 0;
+        return texts_copy(question->env_names, &item->env_names);
 }
 
 static int inspection_fill(Inspection *inspection, const InspectionOptions *options) {
@@ -355,7 +328,7 @@ int inspection_new(const InspectionOptions *options, Inspection **ret) {
 }
 
 static void item_done(Item *item) {
-        names_free(item->env_names);
+        texts_free(item->env_names);
         free(item->name);
         free(item->reference);
         free(item->known_id);

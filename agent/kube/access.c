@@ -336,12 +336,8 @@ static int on_program_done(const char *output, size_t size, const Error *error, 
         return 0;
 }
 
-static void free_environment(const char ***environment) {
-        free(*environment);
-}
-
 static int exec_start(AccessExec *exec, const ExecCredentialCluster *cluster) {
-        cleanup(free_environment) const char **environment = NULL;
+        cleanup(free_p) const char **environment = NULL;
         cleanup(text_wipe) char *request = NULL;
         cleanup(text_wipe) char *variable = NULL;
         size_t n = 0;
@@ -722,19 +718,9 @@ static int set_source(KubeAccess *access, KubeconfigSpec *spec, Error *reterr) {
         return 0;
 }
 
-static void free_files(KubeconfigFile **files) {
-        free(*files);
-}
-
-static void free_folders(char ***folders) {
-        for (char **folder = *folders; folder && *folder; folder++)
-                free(*folder);
-        free(*folders);
-}
-
 static int parse_configs(const KubeAccess *access, KubeconfigSpec *ret, Error *reterr) {
-        cleanup(free_files) KubeconfigFile *files = NULL;
-        cleanup(free_folders) char **folders = NULL;
+        cleanup(free_p) KubeconfigFile *files = NULL;
+        cleanup(texts_free_p) char **folders = NULL;
 
         files = calloc(access->n_configs, sizeof(*files));
         folders = calloc(access->n_configs + 1, sizeof(*folders));

@@ -355,13 +355,6 @@ static int http_target_read(const HttpLibrary *curl, const char *server,
         return 0;
 }
 
-/* Overwrites the text before it is freed: it may be secret. */
-static void http_wipe(char *text) {
-        if (text)
-                explicit_bzero(text, strlen(text));
-        free(text);
-}
-
 static int on_socket_made(void *userdata, curl_socket_t fd, curlsocktype purpose) {
         static const struct {
                 int level;
@@ -402,7 +395,7 @@ static bool add_header_value(HttpTransfer *transfer, const char *format, const c
                 return false;
 
         is_added = add_header(transfer, header);
-        http_wipe(header);
+        text_wipe(&header);
         return is_added;
 }
 
@@ -597,13 +590,11 @@ static HttpPeer *http_peer_free(HttpPeer *peer) {
         http_target_done(&peer->target);
         free(peer->ca);
         free(peer->certificate);
-        http_wipe(peer->key);
+        text_wipe(&peer->key);
         free(peer->username);
-        http_wipe(peer->password);
-        http_wipe(peer->proxy);
-        for (char **header = peer->impersonation; header && *header; header++)
-                free(*header);
-        free(peer->impersonation);
+        text_wipe(&peer->password);
+        text_wipe(&peer->proxy);
+        texts_free(peer->impersonation);
         if (peer->is_initialised)
                 peer->curl.global_cleanup();
         free(peer);
@@ -980,19 +971,6 @@ static const char *choose_proxy(const HttpTarget *target, const KubeCredentials 
                                             target->port);
 }
 
-static int http_peer_copy_headers(HttpPeer *peer, char *const *headers) {
-        size_t n = 0;
-
-        while (headers && headers[n])
-                n++;
-        peer->impersonation = calloc(n + 1, sizeof(*peer->impersonation));
-        for (size_t i = 0; peer->impersonation && i < n; i++)
-                if (text_copy(headers[i], &peer->impersonation[i]) < 0)
-                        return -ENOMEM;
-
-        return peer->impersonation ? 0 : -ENOMEM;
-}
-
 static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *credentials) {
         bool is_copied;
 
@@ -1003,9 +981,10 @@ static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *cre
                 text_copy(credentials->key, &peer->key) == 0 &&
                 text_copy(credentials->username, &peer->username) == 0 &&
                 text_copy(credentials->password, &peer->password) == 0 &&
+                texts_copy(credentials->impersonation, &peer->impersonation) == 0 &&
                 proxy_spec_for_curl(choose_proxy(&peer->target, credentials), &peer->proxy) == 0;
 
-        return is_copied ? http_peer_copy_headers(peer, credentials->impersonation) : -ENOMEM;
+        return is_copied ? 0 : -ENOMEM;
 }
 
 /* A lack of descriptors passes: it ends the request, not the agent. */

@@ -56,9 +56,7 @@ static HandlerHttp *handler_http_free(HandlerHttp *http) {
                 return NULL;
 
         http_transfer_free(http->transfer);
-        for (char **header = http->headers; header && *header; header++)
-                free(*header);
-        free(http->headers);
+        texts_free(http->headers);
         free(http->path);
         free(http->host);
         free(http->plain_host);

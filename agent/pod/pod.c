@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/text.h"
+
 static void container_done(PodContainer *container) {
-        for (char **name = container->env_names; name && *name; name++)
-                free(*name);
-        free(container->env_names);
+        texts_free(container->env_names);
         free(container->name);
         free(container->image);
         free(container->restart_policy);
@@ -23,9 +23,7 @@ Pod *pod_free(Pod *pod) {
         for (size_t i = 0; i < pod->n_containers; i++)
                 container_done(&pod->containers[i]);
         free(pod->containers);
-        for (char **image = pod->volume_images; image && *image; image++)
-                free(*image);
-        free(pod->volume_images);
+        texts_free(pod->volume_images);
         free(pod->verified_message);
         free(pod->kruise_message);
         free(pod->verified_reason);

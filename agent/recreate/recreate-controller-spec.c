@@ -354,8 +354,8 @@ static const char *find_name(struct json_object *item, const char *namespace) {
 
 int recreate_gate_requests(const Pod *pod, char ***ret) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
+        cleanup(texts_free_p) char **names = NULL;
         struct json_object *writers;
-        char **names;
         size_t n = 0;
         int r;
 
@@ -373,22 +373,12 @@ int recreate_gate_requests(const Pod *pod, char ***ret) {
 
                 if (!name)
                         continue;
-                names[n] = strdup(name);
-                if (!names[n++]) {
-                        recreate_gate_requests_free(names);
+                if (text_copy(name, &names[n++]) < 0)
                         return -ENOMEM;
-                }
         }
 
-        *ret = names;
+        *ret = take_ptr(names);
         return 0;
-}
-
-char **recreate_gate_requests_free(char **names) {
-        for (size_t i = 0; names && names[i]; i++)
-                free(names[i]);
-        free(names);
-        return NULL;
 }
 
 bool recreate_gate_may_be_of(const RecreateSpec *spec, const char *pod_name) {

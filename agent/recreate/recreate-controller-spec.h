@@ -39,8 +39,6 @@ int recreate_controller_gate(struct json_object *pod, const RecreateSpec *spec, 
 /* Lists the names of requests in the pod's namespace that keep it unready, ended by NULL; owned by
  * the caller. */
 int recreate_gate_requests(const Pod *pod, char ***ret);
-/* Takes NULL. Returns NULL. */
-char **recreate_gate_requests_free(char **names);
 
 /* Makes a request for a deleted one that still keeps the pod unready. No object has its UID. The
  * caller owns *ret. */

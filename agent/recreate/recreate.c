@@ -19,7 +19,6 @@
 #define COPIES 3 /* at most: the agent also keeps the states that it wants and has sent */
 
 DEFINE_CLEANUP(Recreate *, recreate_free)
-DEFINE_CLEANUP(char **, recreate_gate_requests_free)
 
 static void notify_changed(Recreate *recreate) {
         recreate->context->on_changed(recreate->context->userdata);
@@ -436,7 +435,7 @@ static int note_closed(Recreate *recreate, const Pod *pod, const char *name) {
 }
 
 static int find_remnants_of_pod(Recreate *recreate, const Pod *pod) {
-        cleanup(recreate_gate_requests_free_p) char **names = NULL;
+        cleanup(texts_free_p) char **names = NULL;
         int r;
 
         if (!pod->has_kruise_gate || !pod->kruise_message)

@@ -96,3 +96,18 @@ TEST(test_plain) {
                 assert_string_equal(text, rows[i].plain);
         }
 }
+
+TEST(test_lists) {
+        char *const texts[] = { (char *) "a", (char *) "", NULL };
+        char **copy = NULL;
+
+        assert_ok(texts_copy(texts, &copy));
+        assert_string_equal(copy[0], "a");
+        assert_string_equal(copy[1], "");
+        assert_null(copy[2]);
+        assert_null(texts_free(copy));
+
+        assert_ok(texts_copy(NULL, &copy));
+        assert_null(copy);
+        assert_null(texts_free(copy));
+}
