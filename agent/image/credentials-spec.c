@@ -30,12 +30,6 @@ static void secret_done(Secret *secret) {
         free(secret->data);
 }
 
-static void free_secret_string(char *text) {
-        if (text)
-                explicit_bzero(text, strlen(text));
-        free(text);
-}
-
 /* Quotes the key of an entry for a message, without a user and password before the host. */
 static const char *quote_key(const char *key, char buffer[static QUOTE_SIZE]) {
         const char *at = strrchr(key, '@');
@@ -73,7 +67,7 @@ static int set_secret(char **secret, const char *text, size_t size) {
                         return -ENOMEM;
         }
 
-        free_secret_string(*secret);
+        text_wipe(secret);
         *secret = copy;
         return 0;
 }
@@ -175,12 +169,8 @@ static int read_fields(CredentialsEntry *entry, json_object *json, char **auth, 
         return 0;
 }
 
-static void auth_done(char **auth) {
-        free_secret_string(*auth);
-}
-
 static int read_entry(CredentialsEntry *entry, const char *key, json_object *json, Error *reterr) {
-        cleanup(auth_done) char *auth = NULL;
+        cleanup(text_wipe) char *auth = NULL;
         char quoted[QUOTE_SIZE];
         int r;
 
@@ -376,10 +366,10 @@ int credentials_spec_check_keys(const char *text, size_t size, UnknownKeys *ret)
 
 void credentials_entry_done(CredentialsEntry *entry) {
         free(entry->key);
-        free_secret_string(entry->username);
-        free_secret_string(entry->password);
-        free_secret_string(entry->identity_token);
-        free_secret_string(entry->registry_token);
+        text_wipe(&entry->username);
+        text_wipe(&entry->password);
+        text_wipe(&entry->identity_token);
+        text_wipe(&entry->registry_token);
         *entry = (CredentialsEntry){ .key = NULL };
 }
 
