@@ -90,15 +90,7 @@ static void *member(Options *options, size_t offset) {
 }
 
 static int set_text(Options *options, size_t offset, const char *value, Error *reterr) {
-        char **text = member(options, offset);
-        char *copy = strdup(value);
-
-        if (!copy)
-                return -ENOMEM;
-
-        free(*text);
-        *text = copy;
-        return 0;
+        return text_set(member(options, offset), value);
 }
 
 static int refuse(Error *reterr, const char *value, const char *why) {
@@ -530,8 +522,7 @@ static int default_node_name(Options *options) {
                 name = host;
         }
 
-        options->node_name = strdup(name);
-        return options->node_name ? 0 : -ENOMEM;
+        return text_copy(name, &options->node_name);
 }
 
 /* Reads KUBECONFIG as other clients do, kruise-daemon included. They merge several files, which the

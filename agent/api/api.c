@@ -8,6 +8,7 @@
 
 #include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 
 #define METHOD(name) "/inplaced.v1.Node/" name
 
@@ -120,11 +121,8 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
         if (!api->node_name)
                 return -ENOMEM;
 
-        if (options->restart_group_name) {
-                api->restart_group_name = strdup(options->restart_group_name);
-                if (!api->restart_group_name)
-                        return -ENOMEM;
-        }
+        if (text_copy(options->restart_group_name, &api->restart_group_name) < 0)
+                return -ENOMEM;
 
         r = rpc_server_new(options->completions, services, sizeof(services) / sizeof(services[0]),
                            api, &api->server);

@@ -31,10 +31,8 @@ static int find_user(uid_t uid, char **ret) {
         const struct passwd *user;
 
         while (file && (user = fgetpwent(file)))
-                if (user->pw_uid == uid) {
-                        *ret = strdup(user->pw_name);
-                        return *ret ? 0 : -ENOMEM;
-                }
+                if (user->pw_uid == uid)
+                        return text_copy(user->pw_name, ret);
 
         return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/document/json-fields.h"
 #include "agent/image/image-ref.h"
 
@@ -266,9 +267,7 @@ static int spec_blame(Spec *spec, DesiredImage *desired, int r, Error *fault, Er
         if (fault->kind == ERROR_NONE || !spec->skipped)
                 return spec_skip(spec, r, fault, reterr);
 
-        if (!desired->fault)
-                desired->fault = strdup(error_message(fault));
-        return desired->fault ? 0 : -ENOMEM;
+        return desired->fault ? 0 : text_copy(error_message(fault), &desired->fault);
 }
 
 /* Sorts by tag; equal tags keep the order of the list. */

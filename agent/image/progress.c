@@ -301,8 +301,7 @@ static int on_manifests(const void *message, void *userdata) {
             (find->progress->is_followed && !find->sources && find->n_tries < SOURCE_TRIES))
                 return r;
 
-        find->manifest_digest = strdup(list->info[0]->digest);
-        return find->manifest_digest ? 0 : -ENOMEM;
+        return text_copy(list->info[0]->digest, &find->manifest_digest);
 }
 
 static unsigned tracker_connection(const ProgressTracker *tracker) {

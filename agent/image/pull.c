@@ -932,19 +932,15 @@ int pull_new(const PullContext *context, const DesiredImage *desired, const Imag
                 .on_changed = on_changed,
                 .userdata = userdata,
                 .ref = *ref,
-                .owner = strdup(owner),
                 .state = PULL_QUEUED,
                 .status = { .phase = IMAGE_WAITING,
                             .step = IMAGE_STEP_QUEUED,
                             .version = desired->version,
                             .waiting_at = time(NULL) },
         };
-        if (!pull->owner)
-                return -ENOMEM;
-
         retry_init(&pull->retry, context->event, pauses.min_usec, pauses.max_usec, on_retry, pull);
         timer_init(&pull->deadline, context->event, 0, on_deadline, pull);
-        r = desired_image_copy(desired, &pull->desired)
+        r = text_copy(owner, &pull->owner) ?: desired_image_copy(desired, &pull->desired)
                     ?: image_ref_canonical_reference(ref, &pull->reference)
                     ?: show_reference(ref, context->short_names, &pull->shown);
         if (r < 0)
@@ -1028,18 +1024,14 @@ static bool pull_is_in_line(const Pull *pull) {
 int pull_join(Pull *pull, const char *owner) {
         bool is_waiting = pull->state == PULL_QUEUED || pull_is_in_line(pull);
         Queue *queue = pull_queue(pull);
-        char *copy;
 
         /* A ticket behind others of a busy owner would only wait longer. */
         if (!queue || queue_has_waiting(queue, owner))
                 return 0;
 
-        copy = strdup(owner);
-        if (!copy)
+        if (text_set(&pull->owner, owner) < 0)
                 return -ENOMEM;
 
-        free(pull->owner);
-        pull->owner = copy;
         return is_waiting ? queue_enter(queue, &pull->ticket, owner) : 0;
 }
 

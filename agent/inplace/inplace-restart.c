@@ -315,12 +315,9 @@ static int container_answer(InPlaceContainer *container, const char *reason) {
 static int container_compare(InPlaceContainer *container, const Pod *live) {
         const char *reason = stop_refusal(container, live);
 
-        if (reason && strcmp(live->uid, container->pod->uid) == 0) {
-                free(container->refused_version);
-                container->refused_version = strdup(live->resource_version);
-                if (!container->refused_version)
-                        return -ENOMEM;
-        }
+        if (reason && strcmp(live->uid, container->pod->uid) == 0 &&
+            text_set(&container->refused_version, live->resource_version) < 0)
+                return -ENOMEM;
 
         return container_answer(container, reason);
 }

@@ -7,6 +7,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/retry.h"
 #include "agent/inplace/condition-status.h"
@@ -435,11 +436,7 @@ void inplace_pod_forget_refusal(InPlacePod *pod) {
 }
 
 static int keep(char **text, const char *before) {
-        if (*text || !before)
-                return 0;
-
-        *text = strdup(before);
-        return *text ? 0 : -ENOMEM;
+        return *text ? 0 : text_copy(before, text);
 }
 
 /* Remembers the state after the write, since the watch may show older ones for a while. */
@@ -536,8 +533,7 @@ static int pod_write_succeeded(InPlacePod *pod, const char *version, InPlaceText
                 return 0;
         }
 
-        text->version = strdup(version);
-        return text->version ? pod_remember(pod, text) : -ENOMEM;
+        return text_copy(version, &text->version) ?: pod_remember(pod, text);
 }
 
 static int on_answered(const KubePatchAnswer *answer, void *userdata) {

@@ -71,11 +71,7 @@ static const off_t sizes_max[_ACCESS_FILE_KIND_MAX] = {
 /* The path is copied; it may be NULL. */
 static int access_file_init(AccessFile *file, AccessFileKind kind, const char *path) {
         *file = (AccessFile){ .kind = kind };
-        if (!path)
-                return 0;
-
-        file->path = strdup(path);
-        return file->path ? 0 : -ENOMEM;
+        return text_copy(path, &file->path);
 }
 
 static void access_file_done(AccessFile *file) {
@@ -899,11 +895,8 @@ int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *r
         access->on_changed = options->on_changed;
         access->userdata = options->userdata;
         access->overrides = options->overrides;
-        if (options->context) {
-                access->context = strdup(options->context);
-                if (!access->context)
-                        return -ENOMEM;
-        }
+        if (text_copy(options->context, &access->context) < 0)
+                return -ENOMEM;
 
         r = options->kubeconfig || options->kubeconfig_list
                     ? start_with_config(access, options, reterr)

@@ -14,6 +14,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/hash.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/base/utf8.h"
 #include "agent/document/json-cleanup.h"
@@ -280,17 +281,13 @@ static void append_message(const char *text, char *to, const char *end) {
 int event_record_happen(EventRecord *record, const EventDecision *decision, const char *message,
                         int64_t now) {
         char text[EVENT_MESSAGE_MAX + 1];
-        char *copy;
 
         append_message(message, decision->is_combined ? stpcpy(text, COMBINED) : text,
                        text + EVENT_MESSAGE_MAX);
         utf8_hide_controls(text); /* the text may be from a container */
-        copy = strdup(text);
-        if (!copy)
+        if (text_set(&record->message, text) < 0)
                 return -ENOMEM;
 
-        free(record->message);
-        record->message = copy;
         record->stamp = decision->stamp;
         record->count = decision->count;
         record->first_at = decision->first_at;

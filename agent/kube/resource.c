@@ -213,17 +213,12 @@ static int begin_watches(KubeResource *resource) {
 
 /* The version */
 
-static int resource_set_version(KubeResource *resource, const char *version) {
-        resource->version = strdup(version);
-        return resource->version ? 0 : -ENOMEM;
-}
-
 static int resource_on_served(KubeResource *resource, const char *version) {
         int r;
 
         kube_report_answered(&resource->report);
         error_done(&resource->absence);
-        r = resource_set_version(resource, version);
+        r = text_copy(version, &resource->version);
         if (r < 0)
                 return r;
 
@@ -328,12 +323,7 @@ int kube_resource_check(KubeResource *resource, size_t selection, const char *na
         if (resource->check || !resource->version)
                 return 0;
 
-        free(resource->checked_version);
-        resource->checked_version = strdup(known_version);
-        if (!resource->checked_version)
-                return -ENOMEM;
-
-        r = kube_path_format(&path, &text);
+        r = text_set(&resource->checked_version, known_version) ?: kube_path_format(&path, &text);
         if (r < 0)
                 return r;
 
@@ -382,7 +372,7 @@ static int resource_begin(KubeResource *resource) {
         if (resource->options.group)
                 return resource_discover(resource);
 
-        r = resource_set_version(resource, resource->options.versions[0]);
+        r = text_copy(resource->options.versions[0], &resource->version);
         return r < 0 ? r : begin_watches(resource);
 }
 

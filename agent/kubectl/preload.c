@@ -645,9 +645,8 @@ static int create_job(Preload *preload, size_t i, Error *reterr) {
                 return r;
 
         metadata = json_get(created, "metadata", json_type_object);
-        preload->jobs[i].name = strdup(json_get_text(metadata, "name") ?: "");
-        preload->jobs[i].uid = strdup(json_get_text(metadata, "uid") ?: "");
-        return preload->jobs[i].name && preload->jobs[i].uid ? 0 : -ENOMEM;
+        return text_copy(json_get_text(metadata, "name") ?: "", &preload->jobs[i].name)
+                       ?: text_copy(json_get_text(metadata, "uid") ?: "", &preload->jobs[i].uid);
 }
 
 /* A dry run stores no job: all that it can say of a node is whether it has a NodeImage. */

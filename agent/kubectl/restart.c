@@ -333,8 +333,7 @@ static int create_request(Restarts *restarts, PodRestart *restart, Error *reterr
         if (r < 0)
                 return r;
 
-        restart->request = strdup(object_name(made));
-        return restart->request ? 0 : -ENOMEM;
+        return text_copy(object_name(made), &restart->request);
 }
 
 static KubePath pod_path(const Restarts *restarts, const PodRestart *restart) {
@@ -499,8 +498,7 @@ static int on_request_gone(const KubeObject *object, void *userdata) {
                 return 0;
 
         restart->end = RESTART_FAILED;
-        restart->why = strdup("its request was deleted");
-        return restart->why ? 0 : -ENOMEM;
+        return text_copy("its request was deleted", &restart->why);
 }
 
 static int is_batch_done(void *userdata) {

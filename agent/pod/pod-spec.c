@@ -9,6 +9,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/repeat.h"
 #include "agent/base/slice.h"
+#include "agent/base/text.h"
 #include "agent/kube/protobuf.h"
 #include "agent/pod/env-hash.h"
 #include "agent/pod/gate-spec.h"
@@ -45,19 +46,11 @@ static bool has_text(const char *text) {
  * of the error. */
 static int copy_text(const char *text, size_t size_max, const char *what, char **to,
                      Error *reterr) {
-        char *copy;
-
         if (text && strlen(text) > size_max)
                 return error_set(reterr, ERROR_INVALID, "%s: has more than %zu bytes", what,
                                  size_max);
 
-        copy = strdup(text ?: "");
-        if (!copy)
-                return -ENOMEM;
-
-        free(*to);
-        *to = copy;
-        return 0;
+        return text_set(to, text ?: "");
 }
 
 /* Refuses a missing name as well. */

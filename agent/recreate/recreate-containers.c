@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/text.h"
 #include "agent/base/time-units.h"
 
 #define SEC ((uint64_t) 1000000)
@@ -94,9 +95,7 @@ static bool was_killed(const RuntimePod *pod, const RecreateContainer *container
 static int note_newest(RequestContainer *container, const RuntimeContainer *newest,
                        uint64_t now_usec) {
         if (!container->id || strcmp(container->id, newest->id) != 0) {
-                free(container->id);
-                container->id = strdup(newest->id);
-                if (!container->id)
+                if (text_set(&container->id, newest->id) < 0)
                         return -ENOMEM;
                 container->is_running = false;
         }

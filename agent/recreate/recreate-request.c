@@ -382,12 +382,8 @@ static int note_written(RecreateRequest *request, const char *version) {
                 request->drain.drained_usec = recreate_now_usec(request->recreate);
                 request->drain.done_usec = 0;
         }
-        if (version) {
-                free(spec->version);
-                spec->version = strdup(version);
-                if (!spec->version)
-                        return -ENOMEM;
-        }
+        if (version && text_set(&spec->version, version) < 0)
+                return -ENOMEM;
 
         if (spec->status.is_completed && !was_completed)
                 log_end(request, true);

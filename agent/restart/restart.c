@@ -91,17 +91,13 @@ static bool is_reported(const RestartItem *item, RestartPhase phase, bool is_fin
 static int restart_report(RestartItem *item, RestartPhase phase, bool is_final,
                           const char *message) {
         const Restart *restart = item->restart;
-        char *copy;
 
         if (is_reported(item, phase, is_final, message))
                 return 0;
 
-        copy = strdup(message);
-        if (!copy)
+        if (text_set(&item->message, message) < 0)
                 return -ENOMEM;
 
-        free(item->message);
-        item->message = copy;
         item->phase = phase;
         if (is_final && !item->is_final)
                 item->restart->n_unfinished--;
@@ -487,11 +483,9 @@ static int restart_take(Restart *restart, const RestartFound *found) {
         if (!namespace || !restart->uid || !restart->items)
                 return -ENOMEM;
 
-        if (found->known && found->known->ip[0]) {
-                restart->address = strdup(found->known->ip);
-                if (!restart->address)
-                        return -ENOMEM;
-        }
+        if (found->known && found->known->ip[0] &&
+            text_copy(found->known->ip, &restart->address) < 0)
+                return -ENOMEM;
 
         free(restart->namespace); /* the caller may have given none */
         restart->namespace = take_ptr(namespace);
