@@ -68,7 +68,7 @@ typedef struct Options {
 } Options;
 
 static inline bool options_wants_table(const Options *options) {
-        return options->format == OUTPUT_TABLE || options->format == OUTPUT_WIDE;
+        return !output_is_document(options->format);
 }
 
 /* Options may stand before and after the command. Moves the options in argv to its front. */

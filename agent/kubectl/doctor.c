@@ -566,8 +566,7 @@ int kubectl_doctor(Session *session, const Flags *flags) {
         if (r < 0)
                 return session_fail(session, r, &error);
 
-        r = flags->format == OUTPUT_JSON || flags->format == OUTPUT_YAML ? print_document(&doctor)
-                                                                         : print_texts(&doctor);
+        r = output_is_document(flags->format) ? print_document(&doctor) : print_texts(&doctor);
         if (r < 0)
                 return r;
 

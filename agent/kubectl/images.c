@@ -244,7 +244,7 @@ static int images_init(Images *images) {
 
         if (images->flags->wants_names)
                 return 0;
-        if (format == OUTPUT_TABLE || format == OUTPUT_WIDE)
+        if (!output_is_document(format))
                 return table_new(columns, N_COLUMNS, format == OUTPUT_WIDE, &images->table);
 
         images->list = json_object_new_array();

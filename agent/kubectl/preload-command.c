@@ -200,7 +200,7 @@ static int print_reasons(const char *reasons) {
 static int print_result(const Flags *flags, const PreloadResult *result) {
         if (!result->nodes)
                 return 0;
-        if (flags->format == OUTPUT_JSON || flags->format == OUTPUT_YAML)
+        if (output_is_document(flags->format))
                 return print_tree(flags, result);
         if (flags->wants_names)
                 return print_names(result);
@@ -259,8 +259,7 @@ int kubectl_preload(Session *session, const Flags *flags) {
                 .mode = flags->withdraw ? PRELOAD_WITHDRAW
                         : flags->watch  ? PRELOAD_WATCH
                                         : PRELOAD_PULL,
-                .is_shown = !flags->wants_names && flags->format != OUTPUT_JSON &&
-                            flags->format != OUTPUT_YAML,
+                .is_shown = !flags->wants_names && !output_is_document(flags->format),
         };
         int r;
 

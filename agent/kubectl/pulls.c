@@ -517,14 +517,13 @@ int kubectl_pulls(Session *session, const Flags *flags) {
         cleanup(pulls_done) Pulls pulls = { .session = session,
                                             .flags = flags,
                                             .are_nodes_named = flags->nodes || flags->selector };
-        const bool is_table = flags->format == OUTPUT_TABLE || flags->format == OUTPUT_WIDE;
         cleanup(error_done) Error error = ERROR_INIT;
         int r = 0;
 
         if (!check(flags))
                 return EXIT_STATUS_USAGE;
 
-        if (is_table && !flags->wants_names)
+        if (!output_is_document(flags->format) && !flags->wants_names)
                 r = pulls_view_new(flags->format, flags->watch, /* has_nodes= */ true, &pulls.view);
         if (r >= 0)
                 r = pulls.are_nodes_named ? name_nodes(&pulls, &error)

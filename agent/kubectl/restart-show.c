@@ -23,16 +23,13 @@ void pod_restart_done(PodRestart *restart) {
         free(restart->why);
 }
 
-static bool is_for_people(const Flags *flags) {
-        return flags->format == OUTPUT_TABLE || flags->format == OUTPUT_WIDE;
-}
-
 RestartShow restart_show_init(const Flags *flags, bool is_dry_run) {
         return (RestartShow){ .flags = flags,
                               .table = pod_table_init(),
                               .is_dry_run = is_dry_run,
-                              .is_live = is_for_people(flags) && !flags->wants_names &&
-                                         !is_dry_run && pod_table_is_possible() };
+                              .is_live = !output_is_document(flags->format) &&
+                                         !flags->wants_names && !is_dry_run &&
+                                         pod_table_is_possible() };
 }
 
 void restart_show_done(RestartShow *show) {
@@ -117,7 +114,7 @@ void restart_show_end(RestartShow *show, const PodRestart *items, size_t n_items
 
 void restart_show_begun(const RestartShow *show, const PodRestart *restart) {
         if (show->is_live || show->is_dry_run || show->flags->wants_names ||
-            !is_for_people(show->flags))
+            output_is_document(show->flags->format))
                 return;
 
         (void) print_safe("pod/%s restarting", restart->pod);
@@ -129,7 +126,7 @@ void restart_show_ended(const RestartShow *show, const PodRestart *restart) {
                 return;
         if (restart->end == RESTART_FAILED)
                 complain_of(restart);
-        else if (is_for_people(show->flags))
+        else if (!output_is_document(show->flags->format))
                 (void) print_safe("pod/%s%s%s", restart->pod,
                                   show->flags->wants_names ? ""
                                   : restart->is_gone       ? " gone"

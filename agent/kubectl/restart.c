@@ -983,7 +983,7 @@ int kubectl_restart(Session *session, const Flags *flags) {
                 return session_end_status(session) ?: EXIT_STATUS_FAILED;
 
         explain_rest(&restarts);
-        if (flags->format == OUTPUT_JSON || flags->format == OUTPUT_YAML) {
+        if (output_is_document(flags->format)) {
                 r = restart_show_document(&restarts.show, restarts.items, restarts.n_items);
                 if (r < 0)
                         return r;

@@ -1092,10 +1092,6 @@ static int load(Rollout *rollout, const char *workload, Error *reterr) {
         return r;
 }
 
-static bool is_document(const Flags *flags) {
-        return flags->format == OUTPUT_JSON || flags->format == OUTPUT_YAML;
-}
-
 static int init(Rollout *rollout, Session *session, const Flags *flags) {
         int r;
 
@@ -1109,7 +1105,7 @@ static int init(Rollout *rollout, Session *session, const Flags *flags) {
                                            .limits = &rollout->limits,
                                            .written = json_object_new_object() };
         r = rollout_show_init(&rollout->show);
-        rollout->show.is_quiet = flags->wants_names || is_document(flags);
+        rollout->show.is_quiet = flags->wants_names || output_is_document(flags->format);
         return rollout->writer.written ? r : -ENOMEM;
 }
 
@@ -1395,7 +1391,7 @@ static int report(const Rollout *rollout, int status) {
                 return status;
         if (rollout->flags->wants_names && status == EXIT_STATUS_DONE)
                 (void) print_safe("%s/%s", kind_of(rollout), rollout->watch.path.name);
-        if (!is_document(rollout->flags))
+        if (!output_is_document(rollout->flags->format))
                 return status;
 
         tree = rollout_report(&rollout->watch.view, rollout->record, &rollout->census,

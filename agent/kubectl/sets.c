@@ -283,7 +283,7 @@ static int print_tree(const Flags *flags, const SetRows *rows) {
 static int print_sets(const Flags *flags, const SetRows *rows) {
         int r = 0;
 
-        if (flags->format == OUTPUT_JSON || flags->format == OUTPUT_YAML)
+        if (output_is_document(flags->format))
                 return print_tree(flags, rows);
         if (!flags->wants_names)
                 return print_table(flags, rows);

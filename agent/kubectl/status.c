@@ -560,8 +560,6 @@ static int read_agents(Status *status, Error *reterr) {
 }
 
 static int status_init(Status *status) {
-        const bool is_table =
-                status->flags->format == OUTPUT_TABLE || status->flags->format == OUTPUT_WIDE;
         const size_t first = first_column(status);
 
         status->updates = json_object_new_array();
@@ -569,7 +567,7 @@ static int status_init(Status *status) {
                 return -ENOMEM;
         if (status->flags->wants_names)
                 return 0;
-        if (is_table) {
+        if (!output_is_document(status->flags->format)) {
                 memcpy(status->columns, columns, sizeof(columns));
                 for (size_t i = 0; status->flags->watch && i < _COLUMN_MAX; i++)
                         status->columns[i].is_optional = false; /* later rows may fill it */

@@ -24,6 +24,11 @@ typedef enum OutputFormat {
         _OUTPUT_FORMAT_MAX,
 } OutputFormat;
 
+/* Whether it prints a tree for programs, and no table. */
+static inline bool output_is_document(OutputFormat format) {
+        return format == OUTPUT_JSON || format == OUTPUT_YAML;
+}
+
 /* The exit status, stable for scripts. */
 typedef enum ExitStatus {
         EXIT_STATUS_DONE = 0,
