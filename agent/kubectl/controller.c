@@ -125,12 +125,11 @@ static int declared_new(Controller *controller, WorkloadKind kind, const KubeObj
 }
 
 /* *ret: NULL: it is not known, and `at` is its place. */
-static int find(const Controller *controller, WorkloadKind kind, const KubeObject *object,
-                size_t *ret_at, Declared **ret) {
+static int find(const Controller *controller, WorkloadKind kind, const char *namespace,
+                const char *name, size_t *ret_at, Declared **ret) {
         cleanup(free_p) char *key = NULL;
 
-        if (text_format(&key, "%s/%s/%s", workload_kind_to_string(kind), object->namespace,
-                        object->name) < 0)
+        if (text_format(&key, "%s/%s/%s", workload_kind_to_string(kind), namespace, name) < 0)
                 return -ENOMEM;
         *ret = sorted_find(controller->declared, controller->n_declared, compare_key, key, ret_at)
                        ? controller->declared[*ret_at]
@@ -186,7 +185,7 @@ static int note(Controller *controller, WorkloadKind kind, const KubeObject *obj
         if (r >= 0 && facts.has_open_record)
                 r = note_open_update(controller, kind, object);
         if (r >= 0)
-                r = find(controller, kind, object, &at, &declared);
+                r = find(controller, kind, object->namespace, object->name, &at, &declared);
         if (r < 0)
                 return r;
         if (declared) {
@@ -212,7 +211,7 @@ static int note(Controller *controller, WorkloadKind kind, const KubeObject *obj
 static int note_gone(Controller *controller, WorkloadKind kind, const KubeObject *object) {
         Declared *declared;
         size_t at;
-        int r = find(controller, kind, object, &at, &declared);
+        int r = find(controller, kind, object->namespace, object->name, &at, &declared);
 
         if (r >= 0 && declared)
                 declared->is_gone = true;
@@ -746,20 +745,17 @@ static size_t list_runs(void *userdata, OwnRun ret[static OWN_RUNS_MAX]) {
 
 /* For restarts for changed configuration. */
 static int is_updated(const char *workload, const char *namespace, void *userdata) {
-        const Controller *controller = userdata;
-        const Declared *declared;
-        cleanup(free_p) char *key = NULL;
+        Declared *declared;
         const char *name;
         WorkloadKind kind;
         size_t at;
+        int r;
 
         if (workload_name_parse(workload, &kind, &name, /* reterr= */ NULL) < 0)
                 return 0;
-        if (text_format(&key, "%s/%s/%s", workload_kind_to_string(kind), namespace, name) < 0)
-                return -ENOMEM;
-        if (!sorted_find(controller->declared, controller->n_declared, compare_key, key, &at))
-                return 0;
-        declared = controller->declared[at];
+        r = find(userdata, kind, namespace, name, &at, &declared);
+        if (r < 0 || !declared)
+                return r;
         return declared->program ||
                update_comes_first(&declared->facts, &declared->last, clock_monotonic_sec());
 }
