@@ -342,6 +342,15 @@ static int conclude(Rollout *rollout, const char *outcome, const char *sentence)
         return EXIT_STATUS_DONE;
 }
 
+/* Replaces the record, which may be of an earlier update, where there is none of its own. images: NULL: the template's. */
+static int set_plain_record(Rollout *rollout, json_object *images) {
+        json_object *record = kruise_record(&rollout->watch.view, images);
+
+        json_object_put(rollout->record);
+        rollout->record = record;
+        return record ? 0 : -ENOMEM;
+}
+
 /* The pods that were given up, if there are any. */
 static int end_with_rest(Rollout *rollout, int status) {
         if (status != EXIT_STATUS_DONE || !rollout->rest)
@@ -420,22 +429,17 @@ static int end_first(Rollout *rollout) {
 
 static int end_before(Rollout *rollout, json_object *images) {
         const RolloutView *view = &rollout->watch.view;
-        json_object *record = kruise_record(view, images);
         cleanup(free_p) char *sentence = NULL;
         bool is_kept = false;
 
-        if (!record)
+        if (set_plain_record(rollout, images) < 0 || take_census(rollout) < 0)
                 return -ENOMEM;
         json_object_object_foreach(view->pods, name, pod) {
                 (void) name;
-                is_kept = is_kept || (pod_ordinal(pod) < view_kept_below(view) &&
-                                      !template_has_images(pod, record_images(record, false)));
+                is_kept = is_kept ||
+                          (pod_ordinal(pod) < view_kept_below(view) &&
+                           !template_has_images(pod, record_images(rollout->record, false)));
         }
-
-        json_object_put(rollout->record); /* record of an earlier update */
-        rollout->record = record;
-        if (take_census(rollout) < 0)
-                return -ENOMEM;
         if (!is_kept)
                 return conclude(rollout, "unchanged",
                                 rollout->refreshes ? "already up to date"
@@ -1244,11 +1248,8 @@ static int run_kruise(Rollout *rollout, const RolloutRequest *request) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         int r = flags_check_kruise(rollout->flags, &error);
 
-        if (r >= 0) {
-                json_object_put(rollout->record);
-                rollout->record = kruise_record(view, request->images);
-                r = rollout->record ? 0 : -ENOMEM;
-        }
+        if (r >= 0)
+                r = set_plain_record(rollout, request->images);
         if (r >= 0 && request->images)
                 r = prepare(rollout, request, kruise_begin, &patch, &error);
         if (r >= 0 && !is_dry_run)
@@ -1298,9 +1299,7 @@ static int release_held(Rollout *rollout) {
 
         if (r < 0)
                 return refuse(rollout, r, &error);
-        json_object_put(rollout->record); /* record of an earlier update */
-        rollout->record = kruise_record(&rollout->watch.view, NULL);
-        if (!rollout->record || take_census(rollout) < 0)
+        if (set_plain_record(rollout, NULL) < 0 || take_census(rollout) < 0)
                 return -ENOMEM;
         return is_dry_run ? conclude(rollout, "checked", "handed back (server dry run)")
                           : conclude(rollout, "released",
