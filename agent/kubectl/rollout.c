@@ -521,14 +521,12 @@ static int stop(Rollout *rollout) {
         if (rollout_record_is_open(rollout->record) && rollout->step.action == ROLLOUT_STOP &&
             (is_of_kruise(rollout) || is_same_user(rollout)))
                 return leave_open(rollout, EXIT_STATUS_PARTLY);
-        if (!is_of_kruise(rollout) && rollout->step.action == ROLLOUT_STOP &&
-            !rollout_record_is_open(rollout->record) && return_late(rollout) < 0)
+        if (rollout->step.action == ROLLOUT_STOP && !rollout_record_is_open(rollout->record) &&
+            return_late(rollout) < 0)
                 return -ENOMEM;
-        if (!is_of_kruise(rollout) && !is_same_user(rollout))
+        if (!is_same_user(rollout))
                 rollout_offer(&rollout->watch, "kubectl inplace status", NULL);
-        return is_of_kruise(rollout) || rollout->is_carried_out || rollout->rest
-                       ? EXIT_STATUS_PARTLY
-                       : stop_late(rollout);
+        return rollout->is_carried_out || rollout->rest ? EXIT_STATUS_PARTLY : stop_late(rollout);
 }
 
 /* The write that left it to its controller was done though its answer was lost. */
@@ -546,7 +544,7 @@ static int note_rest(Rollout *rollout) {
                 rollout->rest = take_ptr(rollout->step.message);
                 rollout->has_late = rollout->rest != NULL;
         }
-        return rollout->rest || rollout->has_ended || is_of_kruise(rollout)
+        return rollout->rest || rollout->has_ended
                        ? 0
                        : rollout_name_unfinished(&rollout->watch.view, rollout->record,
                                                  &rollout->census, &rollout->rest);
