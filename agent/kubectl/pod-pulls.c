@@ -44,7 +44,6 @@ PodPulls *pod_pulls_free(PodPulls *pulls) {
 
 /* The answers are looked at when all are there. */
 static int on_change(void *userdata) {
-        (void) userdata;
         return 0;
 }
 

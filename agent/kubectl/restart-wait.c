@@ -165,7 +165,6 @@ static int on_pod_change(const KubeObject *object, void *userdata) {
 static int on_pod_gone(const KubeObject *object, void *userdata) {
         Awaited *awaited = userdata;
 
-        (void) object;
         awaited->is_gone = true;
         return 0;
 }

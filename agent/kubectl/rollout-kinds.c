@@ -45,14 +45,12 @@ static bool is_paused(json_object *workload) {
 
 static int pause_controller(json_object *workload, json_object **ret_hold,
                             json_object **ret_former) {
-        (void) workload;
         *ret_hold = patch_wrap("paused", json_object_new_boolean(true));
         *ret_former = patch_wrap("paused", json_object_new_boolean(false));
         return *ret_hold && *ret_former ? 0 : -ENOMEM;
 }
 
 static json_object *resume_controller(const char *text) {
-        (void) text;
         return patch_wrap("paused", json_object_new_boolean(false));
 }
 
@@ -63,7 +61,6 @@ static bool has_counted_replica_set(json_object *workload, json_object *base, js
                 template_images(object_template(workload), target);
         bool is_same = now && template_has_images(object_template(base), now);
 
-        (void) n_revised;
         return object_integer(workload, "status.updatedReplicas") ==
                (is_same ? object_integer(base, "status.replicas") : 0);
 }
@@ -126,8 +123,6 @@ static int refuse_lost_partition(json_object *workload, Error *reterr) {
 
 static bool has_counted_replicas(json_object *workload, json_object *base, json_object *target,
                                  int64_t n_revised) {
-        (void) base;
-        (void) target;
         return object_integer(workload, "status.updatedReplicas") == n_revised;
 }
 
@@ -140,14 +135,12 @@ static json_object *strategy_of_type(const char *type) {
 }
 
 static json_object *roll_again(const char *text) {
-        (void) text;
         return strategy_of_type("RollingUpdate");
 }
 
 /* The limits stay where they are: they are the update's as well, and another client may change them meanwhile. */
 static int wait_for_deletion(json_object *workload, json_object **ret_hold,
                              json_object **ret_former) {
-        (void) workload;
         *ret_hold = strategy_of_type("OnDelete");
         *ret_former = roll_again(NULL);
         return *ret_hold && *ret_former ? 0 : -ENOMEM;
@@ -156,8 +149,6 @@ static int wait_for_deletion(json_object *workload, json_object **ret_hold,
 /* The status counts no revision of pods on nodes where none should be, such as tainted ones. */
 static bool has_counted_scheduled(json_object *workload, json_object *base, json_object *target,
                                   int64_t n_revised) {
-        (void) base;
-        (void) target;
         return object_integer(workload, "status.updatedNumberScheduled") >=
                n_revised - object_integer(workload, "status.numberMisscheduled");
 }

@@ -52,7 +52,6 @@ static void keep_workload(RolloutWatch *watch, json_object *workload) {
 static int on_workload_gone(const KubeObject *object, void *userdata) {
         RolloutWatch *watch = userdata;
 
-        (void) object;
         watch->is_there = false;
         keep_workload(watch, NULL);
         return 0;
