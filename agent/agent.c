@@ -11,9 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <systemd/sd-daemon.h>
-#include <time.h>
 
 #include "agent/agent-files.h"
 #include "agent/api/api.h"

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <mntent.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

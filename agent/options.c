@@ -2,10 +2,8 @@
 
 #include "agent/options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>

@@ -3,8 +3,6 @@
 #include "agent/api/diagnosis.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

@@ -2,9 +2,7 @@
 
 #include "agent/auth/credential-provider-spec.h"
 
-#include <errno.h>
 #include <json-c/json_object.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

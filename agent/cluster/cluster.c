@@ -3,10 +3,8 @@
 #include "agent/cluster/cluster.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"

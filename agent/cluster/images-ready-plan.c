@@ -2,7 +2,6 @@
 
 #include "agent/cluster/images-ready-plan.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 

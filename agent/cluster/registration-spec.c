@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

@@ -6,7 +6,6 @@
  * The table of commands, those that are short, and the exit status.
  */
 
-#include <errno.h>
 #include <limits.h>
 #include <locale.h>
 #include <stdio.h>

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <json-c/json_object.h>
 #include <json-c/linkhash.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

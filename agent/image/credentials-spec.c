@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <resolv.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

@@ -2,11 +2,9 @@
 
 #include "agent/image/credentials.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "agent/base/array.h"

@@ -4,13 +4,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
 

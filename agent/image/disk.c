@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/magic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>

@@ -2,7 +2,6 @@
 
 #include "agent/image/image-ref.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "agent/base/quote.h"

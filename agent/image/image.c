@@ -3,7 +3,6 @@
 #include "agent/image/image.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -3,7 +3,6 @@
 #include "agent/image/presence-plan.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 #include "agent/base/backoff.h"
 #include "agent/base/text.h"

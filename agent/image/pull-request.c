@@ -3,7 +3,6 @@
 #include "agent/image/pull-request.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

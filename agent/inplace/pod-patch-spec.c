@@ -3,7 +3,6 @@
 #include "agent/inplace/pod-patch-spec.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

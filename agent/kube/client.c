@@ -3,10 +3,8 @@
 #include "agent/kube/client.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/buffer.h"
 #include "agent/base/cleanup.h"

@@ -2,7 +2,6 @@
 
 #include "agent/kube/event-spec.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json_object.h>

@@ -5,10 +5,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"

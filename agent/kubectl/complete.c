@@ -10,7 +10,6 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
-#include "agent/document/json-reader.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/workload.h"
 #include "agent/view/terminal.h"

@@ -9,7 +9,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/hash.h"
 #include "agent/base/rfc3339.h"
-#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"

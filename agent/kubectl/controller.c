@@ -28,7 +28,6 @@
 #include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/leader.h"
 #include "agent/kubectl/own-run.h"
-#include "agent/view/terminal.h"
 
 #define LEASE "inplaced-controller"
 #define COMPONENT "inplaced-controller"

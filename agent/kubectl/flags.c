@@ -5,8 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/hash.h"

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "agent/base/rfc3339.h"
-#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/kubectl/commands.h"

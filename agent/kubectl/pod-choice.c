@@ -4,13 +4,11 @@
 
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-reader.h"
 
 static int choose_pod(const char *name, PodChoice *choice) {
         if (text_format(&choice->fields, "metadata.name=%s", name) < 0)

@@ -18,7 +18,6 @@
 #include "agent/kubectl/workload.h"
 #include "agent/pod/pod.h"
 #include "agent/view/format.h"
-#include "agent/view/output.h"
 
 static size_t length(json_object *list) {
         return json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;

@@ -6,7 +6,6 @@
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"

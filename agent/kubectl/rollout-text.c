@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"

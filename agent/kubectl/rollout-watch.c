@@ -3,7 +3,6 @@
 #include "agent/kubectl/rollout-watch.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "agent/node/folder.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <json-c/json_object.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "agent/node/owner.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 
 #include "agent/pod/stop-plan.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 

@@ -3,7 +3,6 @@
 #include "agent/recreate/recreate-context.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/array.h"

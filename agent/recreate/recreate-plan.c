@@ -2,8 +2,6 @@
 
 #include "agent/recreate/recreate-plan.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/quote.h"

@@ -3,10 +3,8 @@
 #include "agent/recreate/recreate.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/array.h"
 #include "agent/base/cleanup.h"

@@ -8,7 +8,6 @@
 #include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"

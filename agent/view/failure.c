@@ -2,8 +2,6 @@
 
 #include "agent/view/failure.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

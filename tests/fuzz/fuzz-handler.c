@@ -7,7 +7,6 @@
  * nothing in it that could end a line of HTTP; what is refused says why in one line.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

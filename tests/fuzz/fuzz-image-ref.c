@@ -6,7 +6,6 @@
  * A reference that is accepted is the same image in each of its forms.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

@@ -6,7 +6,6 @@
  * No more is there than there is in all, and all is there only where each layer was seen.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

@@ -9,8 +9,6 @@
 
 #include <json-c/json.h>
 #include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"

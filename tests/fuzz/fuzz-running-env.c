@@ -7,7 +7,6 @@
  * it is written and read again.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

@@ -7,7 +7,6 @@
  */
 
 #include <json-c/json.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

@@ -7,7 +7,6 @@
  * after they were written and read again. A refusal leaves nothing.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

@@ -10,7 +10,6 @@
 
 #include <json-c/json.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

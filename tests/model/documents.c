@@ -3,10 +3,8 @@
 /* Documents that are never changed: a new one shares what is the same */
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/document/json-reader.h"
 #include "tests/model/world.h"

@@ -7,7 +7,6 @@
  * end in "none" cannot be pulled, those in "crash" do not keep running, those in "unready" never become ready.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"

@@ -14,7 +14,6 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/kubectl/rollout-record.h"
 #include "tests/model/world.h"
 
 /* The queue */

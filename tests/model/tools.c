@@ -15,7 +15,6 @@
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-reader.h"
 #include "agent/kube/client.h"
 #include "agent/kube/event.h"
 #include "agent/kubectl/commands.h"

@@ -6,9 +6,6 @@
  * The API server is played here: it answers the reads of secrets when the test says so.
  */
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "agent/auth/auth.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"

@@ -4,7 +4,6 @@
  * Credentials that lie on the node: docker's own configuration, and the folder of files
  */
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/auth/docker-config.h"

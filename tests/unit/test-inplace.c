@@ -7,7 +7,6 @@
 
 #include <json-c/json.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "agent/inplace/inplace.h"
 #include "agent/kube/patch.h"

@@ -5,7 +5,6 @@
  */
 
 #include "tests/unit/unit.h"
-#include <json-c/json_object.h>
 
 #include "agent/document/json-reader.h"
 #include "agent/document/known-keys.h"

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <microhttpd.h>
-#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>

@@ -4,8 +4,6 @@
  * Tests the reading of snapshotters' layers, in folders that stand for their mounts
  */
 
-#include <sys/stat.h>
-
 #include "agent/layer-status.h"
 #include "tests/unit/scratch-folder.h"
 #include "tests/unit/unit.h"

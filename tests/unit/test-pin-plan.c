@@ -4,8 +4,6 @@
  * Which labels of image records are set and removed
  */
 
-#include <stdlib.h>
-
 #include "agent/image/pin-plan.h"
 #include "tests/unit/unit.h"
 

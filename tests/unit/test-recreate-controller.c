@@ -6,7 +6,6 @@
 
 #include "tests/unit/unit.h"
 
-#include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-plan.h"
 #include "agent/recreate/recreate-controller-spec.h"
 #include "tests/unit/quoted-json.h"

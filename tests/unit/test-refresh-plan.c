@@ -5,11 +5,9 @@
 #include "tests/unit/unit.h"
 
 #include <json-c/json.h>
-#include <stdio.h>
 
 #include "agent/document/json-cleanup.h"
 #include "agent/kubectl/refresh-plan.h"
-#include "agent/kubectl/workload.h"
 #include "tests/unit/quoted-json.h"
 
 #define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"

@@ -4,7 +4,6 @@
  * A NodeImage of our own, at an API server that the test plays
  */
 
-#include <errno.h>
 #include <time.h>
 
 #include "tests/unit/unit.h"

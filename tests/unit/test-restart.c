@@ -4,8 +4,6 @@
  * Restarts that a local caller requests, with a runtime and an API server that answer what the test says
  */
 
-#include <unistd.h>
-
 #include "agent/restart/restart-find.h"
 #include "agent/restart/restart.h"
 #include "tests/unit/fake-clock.h"
