@@ -13,7 +13,6 @@
  */
 
 #include <stdbool.h>
-#include <stddef.h>
 
 typedef struct KruiseFlag {
         const char *name;   /* without dashes */

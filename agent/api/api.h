@@ -14,7 +14,6 @@
 #include "agent/pod/stops.h"
 #include "agent/probe/probes.h"
 #include "agent/rpc/listener.h"
-#include "agent/rpc/server.h"
 
 typedef struct Api Api;
 

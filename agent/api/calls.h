@@ -8,7 +8,6 @@
  */
 
 #include "agent/api/diagnosis.h"
-#include "agent/base/list.h"
 #include "agent/base/log-once.h"
 #include "agent/cluster/pod-waits.h"
 #include "agent/image/pins.h"

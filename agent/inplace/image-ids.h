@@ -10,7 +10,6 @@
  * and was pulled again, is stale.
  */
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "agent/rpc/client.h"

@@ -9,8 +9,6 @@
  * the end of the body. Pure: pieces in, frames out.
  */
 
-#include <stdint.h>
-
 #include "agent/base/error.h"
 #include "agent/base/slice.h"
 

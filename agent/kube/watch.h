@@ -12,7 +12,6 @@
  * See kubernetes.io/docs/reference/using-api/api-concepts ("Efficient detection of changes").
  */
 
-#include "agent/base/log.h"
 #include "agent/kube/client.h"
 #include "agent/kube/object.h"
 #include "agent/kube/path.h"

@@ -9,7 +9,6 @@
  */
 
 #include <json-c/json_types.h>
-#include <stddef.h>
 
 #include "agent/base/error.h"
 

@@ -15,7 +15,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/base/error.h"
 #include "agent/kubectl/rollout-census.h"
 #include "agent/kubectl/takeover-plan.h"

@@ -10,7 +10,6 @@
 
 #include <json-c/json_types.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "agent/kubectl/announcer.h"

@@ -9,8 +9,6 @@
  * arrives, and keeps EXEC_OUTPUT_MAX bytes of each output. The caller keeps the time limit.
  */
 
-#include <systemd/sd-event.h>
-
 #include "agent/kube/http.h"
 #include "agent/rpc/client.h"
 

@@ -19,7 +19,6 @@
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "agent/base/error.h"

@@ -10,7 +10,6 @@
  * connections without HTTP/2, or whose peer does not answer pings.
  */
 
-#include <stdbool.h>
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 

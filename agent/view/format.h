@@ -8,7 +8,6 @@
  * the caller's buffer and return it, so that they can be arguments of printf().
  */
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "agent/base/error.h"

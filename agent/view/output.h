@@ -10,8 +10,6 @@
 
 #include <json-c/json.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/error.h"

@@ -9,7 +9,6 @@
  * a write makes a new one, which shares what is the same. Every choice comes from the seed, so that a seed is a run.
  */
 
-#include <inttypes.h>
 #include <json-c/json.h>
 #include <stdbool.h>
 #include <stddef.h>
