@@ -51,15 +51,6 @@ int image_status_set_digests(ImageStatus *status, const char *const *digests, si
         return 0;
 }
 
-static size_t count_strings(char *const *texts) {
-        size_t n = 0;
-
-        while (texts && texts[n])
-                n++;
-
-        return n;
-}
-
 int image_status_copy(const ImageStatus *status, ImageStatus *ret) {
         cleanup(image_status_done) ImageStatus copy = *status;
         int r;
@@ -73,8 +64,7 @@ int image_status_copy(const ImageStatus *status, ImageStatus *ret) {
                     ?: text_copy(status->resolved, &copy.resolved)
                     ?: text_copy(status->pin, &copy.pin)
                     ?: text_copy(status->image_id, &copy.image_id)
-                    ?: image_status_set_digests(&copy, (const char *const *) status->repo_digests,
-                                                count_strings(status->repo_digests));
+                    ?: texts_copy(status->repo_digests, &copy.repo_digests);
         if (r < 0)
                 return r;
 

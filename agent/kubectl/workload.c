@@ -701,18 +701,11 @@ int selector_format(json_object *selector, char **ret) {
         return 0;
 }
 
-static bool list_has(json_object *values, const char *text) {
-        for (size_t i = 0; values && i < json_object_array_length(values); i++)
-                if (text_equal(json_object_get_string(json_object_array_get_idx(values, i)), text))
-                        return true;
-
-        return false;
-}
-
 static bool requirement_matches(json_object *requirement, json_object *labels) {
         const char *key = json_get_text(requirement, "key");
         const char *value = key ? json_get_text(labels, key) : NULL;
-        bool is_listed = value && list_has(json_get(requirement, "values", json_type_array), value);
+        bool is_listed =
+                value && list_has_text(json_get(requirement, "values", json_type_array), value);
 
         if (json_is(requirement, "operator", "In"))
                 return is_listed;
