@@ -199,7 +199,6 @@ static int inspection_ask_env(Inspection *inspection) {
 }
 
 static int item_take(Item *item, const RuntimeContainer *container) {
-        uint32_t hash;
         int r;
 
         r = text_set(&item->id, container->id);
@@ -212,11 +211,8 @@ static int item_take(Item *item, const RuntimeContainer *container) {
         if (strcmp(item->id, item->known_id) == 0)
                 return 0;
 
-        r = plain_hash(container->name, container->image, &hash);
-        if (r < 0)
-                return r;
-
-        item->is_hash_plain = container->kubelet_hash == hash;
+        item->is_hash_plain =
+                container->kubelet_hash == plain_hash(container->name, container->image);
         r = text_set(&item->image_ref, container->image_ref);
         if (r < 0 || !image_id_is_valid(container->image_ref))
                 return r;

@@ -655,24 +655,23 @@ int template_compare(json_object *a, json_object *b, char **ret) {
 }
 
 /* "a" of "a=b" or of "a in (b,c)" */
-static int add_requirement(FILE *stream, json_object *requirement, bool *is_first) {
+static void add_requirement(FILE *stream, json_object *requirement, bool *is_first) {
         const char *key = json_get_text(requirement, "key");
         const char *operation = json_get_text(requirement, "operator");
         json_object *values = json_get(requirement, "values", json_type_array);
 
         if (!key || !operation)
-                return 0;
+                return;
         (void) fprintf(stream, "%s%s%s", *is_first ? "" : ",",
                        strcmp(operation, "DoesNotExist") == 0 ? "!" : "", key);
         *is_first = false;
         if (!values || json_object_array_length(values) == 0)
-                return 0;
+                return;
         (void) fprintf(stream, " %s (", strcmp(operation, "In") == 0 ? "in" : "notin");
         for (size_t i = 0; i < json_object_array_length(values); i++)
                 (void) fprintf(stream, "%s%s", i == 0 ? "" : ",",
                                json_object_get_string(json_object_array_get_idx(values, i)));
         (void) fputc(')', stream);
-        return 0;
 }
 
 int selector_format(json_object *selector, char **ret) {
@@ -693,7 +692,7 @@ int selector_format(json_object *selector, char **ret) {
                 }
         }
         for (size_t i = 0; list && i < json_object_array_length(list); i++)
-                (void) add_requirement(stream, json_object_array_get_idx(list, i), &is_first);
+                add_requirement(stream, json_object_array_get_idx(list, i), &is_first);
         if (text_close(stream, &text) < 0)
                 return -ENOMEM;
 

@@ -203,13 +203,12 @@ bool env_hash_skips(const char *name) {
                strcmp(name, "SIDECARSET_VERSION_ALT") == 0;
 }
 
-int plain_hash(const char *name, const char *image, uint32_t *ret) {
+uint32_t plain_hash(const char *name, const char *image) {
         JsonHash hash;
 
         hash_begin(&hash);
         hash_member(&hash, "{\"image\":", image);
         hash_member(&hash, ",\"name\":", name);
         hash_text(&hash, "}");
-        *ret = hash_end(&hash);
-        return 0;
+        return hash_end(&hash);
 }

@@ -34,4 +34,4 @@ bool env_hash_parse_field(const char *path, bool *ret_is_label, Slice *ret_key);
 bool env_hash_skips(const char *name);
 
 /* Hashes name and image, as kubelets since 1.31 do for io.kubernetes.container.hash. */
-int plain_hash(const char *name, const char *image, uint32_t *ret);
+uint32_t plain_hash(const char *name, const char *image);

@@ -284,11 +284,8 @@ static int read_container(const KubeContainer *message, const SpecMessage *spec,
                 return r;
 
         container->is_pulled_never = is_text(message->imagepullpolicy, "Never");
-        r = read_restart(message, spec, container, reterr);
-        if (r < 0)
-                return r;
-
-        return plain_hash(container->name, container->image, &container->plain_hash);
+        container->plain_hash = plain_hash(container->name, container->image);
+        return read_restart(message, spec, container, reterr);
 }
 
 static int read_containers(KubeContainer **messages, size_t n_messages, PodContainerKind kind,
