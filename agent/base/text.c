@@ -75,6 +75,69 @@ int text_list_add(char **list, const char *name) {
         return 0;
 }
 
+/* A stream that makes a text, which ends with a NUL. */
+typedef struct TextStream {
+        char **text; /* the caller's */
+        size_t *size;
+        size_t room;
+} TextStream;
+
+static ssize_t stream_write(void *cookie, const char *bytes, size_t n) {
+        TextStream *stream = cookie;
+        size_t size = *stream->size;
+
+        if (size + n >= stream->room) {
+                size_t room = 2 * (size + n + 1);
+                char *grown = realloc(*stream->text, room);
+
+                if (!grown)
+                        return 0; /* a failure */
+                *stream->text = grown;
+                stream->room = room;
+        }
+
+        memcpy(*stream->text + size, bytes, n);
+        (*stream->text)[size + n] = '\0';
+        *stream->size = size + n;
+        return (ssize_t) n;
+}
+
+/* ftell() alone asks. */
+static int stream_seek(void *cookie, off64_t *offset, int whence) {
+        const TextStream *stream = cookie;
+
+        if (whence != SEEK_CUR || *offset != 0)
+                return -1;
+
+        *offset = (off64_t) *stream->size;
+        return 0;
+}
+
+static int stream_close(void *cookie) {
+        free(cookie);
+        return 0;
+}
+
+FILE *text_open(char **text, size_t *size) {
+        static const cookie_io_functions_t functions = { .write = stream_write,
+                                                         .seek = stream_seek,
+                                                         .close = stream_close };
+        TextStream *stream = malloc(sizeof(*stream));
+        char *empty = calloc(1, 1);
+        FILE *file = stream && empty ? fopencookie(stream, "w", functions) : NULL;
+
+        if (!file) {
+                free(stream);
+                free(empty);
+                return NULL;
+        }
+
+        *stream = (TextStream){ .text = text, .size = size, .room = 1 };
+        *text = empty;
+        *size = 0;
+        return file;
+}
+
 int text_close(FILE *stream, char **text) {
         bool has_failed = ferror(stream) != 0;
 

@@ -27,9 +27,12 @@ int text_vformat(char **ret, const char *format, va_list arguments)
  * -ENOMEM, which leaves it as it is. */
 int text_list_add(char **list, const char *name);
 
-/* Closes a stream of open_memstream() whose text is *text. Returns 0, or -ENOMEM if a write has failed or the text is
- * lost; then *text is NULL. fclose() alone does not tell: glibc shrinks the text in it, and succeeds without a text
- * where it cannot. */
+/* Opens a stream that makes *text, as open_memstream() does: both are valid after fflush(), and *text is freed by the caller
+ * once the stream is closed. But a write that has no memory is an error of the stream: glibc's own goes on without that
+ * part, and tells the caller of that write alone. NULL: no memory; then both are untouched. */
+FILE *text_open(char **text, size_t *size);
+
+/* Closes it. Returns 0, or -ENOMEM if a write has failed; then *text is NULL. */
 int text_close(FILE *stream, char **text);
 
 /* Overwrites the text, which may be a secret, frees it and sets it to NULL. For cleanup(), too. */

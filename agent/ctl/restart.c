@@ -200,7 +200,7 @@ static char *restart_item_line(const RestartItem *item, bool has_full_id) {
             !event->message[0])
                 return strdup("");
 
-        file = open_memstream(&text, &size);
+        file = text_open(&text, &size);
         if (!file)
                 return NULL;
 

@@ -214,7 +214,7 @@ int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...) {
         FILE *file;
         va_list args;
 
-        file = open_memstream(&message, &size);
+        file = text_open(&message, &size);
         if (!file)
                 return -ENOMEM;
 

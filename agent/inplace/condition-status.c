@@ -131,7 +131,7 @@ static int message_of(const ConditionContainer *containers, size_t n, ConditionR
         cleanup(free_p) char *text = NULL;
         size_t size = 0, n_described = 0;
         /* The text is freed after the stream that writes it is closed. */
-        cleanup(fclose_p) FILE *to = open_memstream(&text, &size);
+        cleanup(fclose_p) FILE *to = text_open(&text, &size);
 
         if (!to)
                 return -ENOMEM;

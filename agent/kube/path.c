@@ -124,7 +124,7 @@ int kube_path_format(const KubePath *path, char **ret) {
         FILE *to;
         int r;
 
-        to = open_memstream(&text, &size);
+        to = text_open(&text, &size);
         if (!to)
                 return -ENOMEM;
 

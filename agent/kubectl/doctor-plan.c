@@ -281,7 +281,7 @@ void doctor_unbound_add_binding(json_object *unbound, json_object *binding) {
 char *doctor_group_names(const DoctorGroup *group, size_t n_max) {
         size_t n = group->n_nodes < n_max ? group->n_nodes : n_max, size;
         char *text = NULL;
-        FILE *to = open_memstream(&text, &size);
+        FILE *to = text_open(&text, &size);
 
         if (!to)
                 return NULL;

@@ -40,7 +40,7 @@ int hint_format(const SessionOptions *options, const char *command, const char *
         size_t size = 0;
         FILE *stream;
 
-        stream = open_memstream(&text, &size);
+        stream = text_open(&text, &size);
         if (!stream)
                 return -ENOMEM;
 

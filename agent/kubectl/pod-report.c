@@ -148,7 +148,7 @@ static int join(json_object *pod, Part part, char **ret) {
         Containers containers = { .pod = pod };
         char *text = NULL;
         size_t size;
-        FILE *to = open_memstream(&text, &size);
+        FILE *to = text_open(&text, &size);
         bool has_failed = false;
 
         if (!to)

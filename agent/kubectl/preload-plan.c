@@ -697,7 +697,7 @@ int preload_reasons_add(PreloadReasons *reasons, const char *node, const char *m
 int preload_reasons_format(const PreloadReasons *reasons, char **ret) {
         cleanup(free_p) char *text = NULL;
         size_t size = 0;
-        FILE *to = open_memstream(&text, &size);
+        FILE *to = text_open(&text, &size);
 
         if (!to)
                 return -ENOMEM;

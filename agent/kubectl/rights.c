@@ -102,7 +102,7 @@ int rights_check(Rights *rights, RightsTask task, const char *name, RightsMissin
         int r = 0;
 
         *ret = (RightsMissing){ .n = 0 };
-        to = open_memstream(&ret->text, &size);
+        to = text_open(&ret->text, &size);
         if (!to)
                 return -ENOMEM;
 

@@ -694,7 +694,7 @@ static bool is_of_rest(const PodState *state, const Rest *rest) {
 /* By name and reason; NULL: none. */
 static int name_pods(const Census *census, const Rest *rest, char **ret) {
         size_t size;
-        FILE *stream = open_memstream(ret, &size);
+        FILE *stream = text_open(ret, &size);
         int r;
 
         if (!stream)
@@ -880,7 +880,7 @@ int rollout_name_unfinished(const RolloutView *view, json_object *record, const 
 int rollout_name_late(const RolloutView *view, json_object *record, const Census *census,
                       char **ret) {
         size_t size;
-        FILE *stream = open_memstream(ret, &size);
+        FILE *stream = text_open(ret, &size);
         bool is_left = leaves_late(view, record);
         int r;
 

@@ -145,7 +145,7 @@ static int format_images(json_object *pod, json_object *record, char **ret) {
         bool is_whole = needs_whole_images(record);
         size_t size = 0;
         bool is_first = true;
-        FILE *stream = open_memstream(ret, &size);
+        FILE *stream = text_open(ret, &size);
 
         if (!stream)
                 return -ENOMEM;

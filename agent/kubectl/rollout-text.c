@@ -18,7 +18,7 @@
 static int format_images(json_object *images, json_object *back, char **ret) {
         const char *separator = "";
         size_t size = 0;
-        FILE *stream = open_memstream(ret, &size);
+        FILE *stream = text_open(ret, &size);
 
         if (!stream)
                 return -ENOMEM;
@@ -73,7 +73,7 @@ int rollout_text_kept(const RolloutView *view, json_object *containers, char **r
                     add_kept(counts, pod, containers) < 0)
                         return -ENOMEM;
         }
-        stream = counts ? open_memstream(ret, &size) : NULL;
+        stream = counts ? text_open(ret, &size) : NULL;
         if (!stream)
                 return -ENOMEM;
         is_one = json_object_object_length(counts) == 1;

@@ -353,7 +353,7 @@ const char *template_image(json_object *template, const char *container) {
 int template_name_containers(json_object *template, char **ret) {
         json_object *list = object_list(template, "spec.containers");
         size_t size = 0;
-        FILE *stream = open_memstream(ret, &size);
+        FILE *stream = text_open(ret, &size);
 
         if (!stream)
                 return -ENOMEM;
@@ -680,7 +680,7 @@ int selector_format(json_object *selector, char **ret) {
         cleanup(free_p) char *text = NULL;
         size_t size = 0;
         bool is_first = true;
-        FILE *stream = open_memstream(&text, &size);
+        FILE *stream = text_open(&text, &size);
 
         if (!stream)
                 return -ENOMEM;

@@ -473,7 +473,7 @@ int node_image_to_text(const NodeImageOptions *options, char **ret) {
         FILE *file;
         int r;
 
-        file = open_memstream(&text, &size);
+        file = text_open(&text, &size);
         if (!file)
                 return -ENOMEM;
 

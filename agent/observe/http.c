@@ -141,7 +141,7 @@ static int reply_method_not_allowed(HttpReply *reply) {
 static int reply_not_found(HttpReply *reply, const HttpServer *server) {
         FILE *file;
 
-        file = open_memstream(&reply->body, &reply->size);
+        file = text_open(&reply->body, &reply->size);
         if (!file)
                 return -ENOMEM;
 

@@ -649,7 +649,7 @@ int metrics_write(const Metrics *metrics, char **ret_text, size_t *ret_size) {
         FILE *file;
         size_t size;
 
-        file = open_memstream(&text, &size);
+        file = text_open(&text, &size);
         if (!file)
                 return -ENOMEM;
 

@@ -179,7 +179,7 @@ int recreate_status_summarize(const RecreateStatus *status, char **ret) {
         size_t size;
         FILE *file;
 
-        file = open_memstream(&text, &size);
+        file = text_open(&text, &size);
         if (!file)
                 return -ENOMEM;
 

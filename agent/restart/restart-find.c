@@ -67,7 +67,7 @@ static int list_namespaces(const RuntimePods *running, const RestartQuestion *qu
                 last = names[n++] = pod->namespace;
         }
 
-        file = open_memstream(ret, &size);
+        file = text_open(ret, &size);
         if (!file)
                 return -ENOMEM;
 

@@ -373,7 +373,7 @@ static int join(const char *first, const char *second, const char *third, char *
         bool has_any = false;
         FILE *file;
 
-        file = open_memstream(ret, &size);
+        file = text_open(ret, &size);
         if (!file)
                 return -ENOMEM;
 

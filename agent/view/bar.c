@@ -194,7 +194,7 @@ char *bar_draw(const Bar *bar, size_t name_width, size_t width) {
         FILE *line;
         int r;
 
-        line = open_memstream(&text, &size);
+        line = text_open(&text, &size);
         if (!line)
                 return NULL;
 

@@ -60,7 +60,7 @@ static void go_back(Live *live, size_t n_kept) {
 
 int live_begin(Live *live, size_t n_kept, FILE **ret) {
         live->n_kept = n_kept;
-        live->frame = open_memstream(&live->text, &live->size);
+        live->frame = text_open(&live->text, &live->size);
         if (!live->frame)
                 return -ENOMEM;
 

@@ -43,7 +43,7 @@ char *output_json(json_object *tree) {
 
         text = json_to_text_with(tree, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
                                                JSON_C_TO_STRING_NOSLASHESCAPE);
-        file = text ? open_memstream(&copy, &size) : NULL;
+        file = text ? text_open(&copy, &size) : NULL;
         if (!file)
                 return NULL;
 
@@ -161,7 +161,7 @@ char *yaml_from_json(json_object *tree) {
         size_t size;
         FILE *file;
 
-        file = open_memstream(&text, &size);
+        file = text_open(&text, &size);
         if (!file)
                 return NULL;
 

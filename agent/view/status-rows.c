@@ -97,7 +97,7 @@ char *status_row_requested_by(const StatusRow *row) {
         char *text = NULL;
         FILE *file;
 
-        file = open_memstream(&text, &size);
+        file = text_open(&text, &size);
         if (!file)
                 return NULL;
 
@@ -184,7 +184,7 @@ char *status_rows_count(const StatusRows *rows) {
         for (size_t i = 0; i < rows->n_items; i++)
                 n[kind_of(&rows->items[i])]++;
 
-        file = open_memstream(&text, &size);
+        file = text_open(&text, &size);
         if (!file)
                 return NULL;
 

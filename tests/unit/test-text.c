@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "agent/base/text.h"
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/unit.h"
 
 TEST(test_copies) {
@@ -51,13 +52,60 @@ TEST(test_format_that_fails) {
 TEST(test_stream) {
         char *text = NULL;
         size_t size;
-        FILE *stream = open_memstream(&text, &size);
+        FILE *stream = text_open(&text, &size);
 
         assert_non_null(stream);
+        assert_int_equal(ftell(stream), 0);
         fputs("a", stream);
-        assert_ok(text_close(stream, &text));
+        assert_int_equal(ftell(stream), 1);
+        assert_string_equal(text, "");
+
+        assert_ok(fflush(stream));
         assert_string_equal(text, "a");
+        assert_int_equal(size, 1);
+        fputs("bc", stream);
+        assert_int_equal(ftell(stream), 3);
+        assert_ok(text_close(stream, &text));
+        assert_string_equal(text, "abc");
+        assert_int_equal(size, 3);
         free(text);
+}
+
+#define LINES 3000
+#define LINE "%05d\n"
+#define LINE_SIZE ((size_t) 6)
+
+static void assert_lines(const char *text, size_t size) {
+        assert_int_equal(size, LINES * LINE_SIZE);
+        for (int i = 0; i < LINES; i++) {
+                char line[LINE_SIZE + 1];
+
+                snprintf(line, sizeof(line), LINE, i);
+                assert_memory_equal(text + (size_t) i * LINE_SIZE, line, LINE_SIZE);
+        }
+}
+
+/* The text is whole, or there is none: no part of it is missing. */
+TEST(test_stream_without_memory) {
+        bool has_failed;
+
+        do {
+                cleanup(free_p) char *text = NULL;
+                int r = -ENOMEM;
+                size_t size;
+                FILE *stream;
+
+                failing_memory_begin();
+                stream = text_open(&text, &size);
+                for (int i = 0; stream && i < LINES; i++)
+                        fprintf(stream, LINE, i);
+                if (stream)
+                        r = text_close(stream, &text);
+                has_failed = failing_memory_end();
+                assert_true(r == 0 || (has_failed && r == -ENOMEM && !text));
+                if (r == 0)
+                        assert_lines(text, size);
+        } while (has_failed);
 }
 
 TEST(test_stream_that_fails) {
