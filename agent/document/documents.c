@@ -188,18 +188,19 @@ static int read_values(const char *text, size_t size, Documents *documents, size
 
         for (size_t i = skip_blanks(text, size, 0); i < size; i = skip_blanks(text, size, i)) {
                 struct json_object *value;
+                size_t end;
 
                 if (text[i] != '{' && text[i] != '[')
                         return 0;
 
                 json_tokener_reset(tokener);
-                r = json_parse_next(tokener, text + i, size - i, &value);
+                r = json_parse_next(tokener, text + i, size - i, &value, &end);
                 if (r < 0)
                         return r;
                 if (json_tokener_get_error(tokener) != json_tokener_success)
                         return 0;
 
-                i += json_tokener_get_parse_end(tokener);
+                i += end;
                 n_members += documents_count_keys(value);
                 r = take_document(documents, value);
                 if (r < 0)

@@ -30,12 +30,25 @@ int json_reading_flags(const char *text, size_t size) {
         return i < size ? 0 : JSON_TOKENER_STRICT;
 }
 
-/* Makes room for the longest string: before 0.17, json-c goes on with the beginning of one for which it has no memory. */
+static bool is_digit(char c) {
+        return c >= '0' && c <= '9';
+}
+
+static bool is_of_number(char c) {
+        return is_digit(c) || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
+}
+
+static bool is_blank(char c) {
+        return c && strchr(" \t\r\n", c);
+}
+
+/* Makes room for the longest number: before 0.17, json-c goes on with the beginning of one for which it has no memory, and
+ * clears errno as it reads that. */
 static int make_room(json_tokener *tokener, const char *text, size_t size) {
         size_t longest = 0, n = 0;
 
         for (size_t i = 0; i < size; i++) {
-                n = text[i] == '"' ? 0 : n + 1;
+                n = is_of_number(text[i]) ? n + 1 : 0;
                 if (n > longest)
                         longest = n;
         }
@@ -43,23 +56,62 @@ static int make_room(json_tokener *tokener, const char *text, size_t size) {
         return printbuf_memset(tokener->pb, 0, '\0', (int) longest + 1) < 0 ? -ENOMEM : 0;
 }
 
+/* Returns where the text goes on behind the string that begins here. */
+static size_t skip_string(const char *text, size_t size, size_t at) {
+        for (at++; at < size && text[at] != '"'; at++)
+                at += text[at] == '\\';
+
+        return at < size ? at + 1 : size;
+}
+
+/* Returns where json-c has to stop: at the next number behind a string or member that may have failed, or behind the value,
+ * which others may follow. */
+static size_t find_stop(const char *text, size_t size, size_t at, size_t *depth) {
+        bool may_have_failed = false, has_ended = false;
+
+        while (at < size && !has_ended) {
+                char c = text[at];
+
+                if (may_have_failed && (c == '-' || is_digit(c)))
+                        break;
+                may_have_failed = may_have_failed || c == '"' || c == '}';
+                at = c == '"' ? skip_string(text, size, at) : at + 1;
+                *depth += c == '{' || c == '[';
+                if (c == '}' || c == ']') {
+                        *depth -= *depth > 0;
+                        has_ended = *depth == 0;
+                }
+        }
+        return at;
+}
+
 int json_parse_next(struct json_tokener *tokener, const char *text, size_t size,
-                    struct json_object **ret) {
+                    struct json_object **ret, size_t *ret_end) {
+        size_t begin, end = 0, depth = 0;
         json_object *json;
         int r;
 
-        r = make_room(tokener, text, size);
-        if (r < 0)
-                return r;
+        do {
+                begin = end;
+                end = find_stop(text, size, begin, &depth);
+                r = make_room(tokener, text + begin, end - begin);
+                if (r < 0)
+                        return r;
 
-        errno = 0;
-        json = json_tokener_parse_ex(tokener, text, (int) size);
-        if (errno == ENOMEM) {
-                json_object_put(json);
-                return -ENOMEM;
-        }
+                errno = 0;
+                json = json_tokener_parse_ex(tokener, text + begin, (int) (end - begin));
+                if (errno == ENOMEM) {
+                        json_object_put(json);
+                        return -ENOMEM;
+                }
+        } while (end < size && json_tokener_get_error(tokener) == json_tokener_continue);
 
+        end = begin + json_tokener_get_parse_end(tokener);
+        while (json_tokener_get_error(tokener) == json_tokener_success && end < size &&
+               is_blank(text[end]))
+                end++;
         *ret = json;
+        *ret_end = end;
         return 0;
 }
 
@@ -69,7 +121,7 @@ int json_parse_within(const char *text, size_t size, JsonLimits limits, struct j
         cleanup(json_tokener_free_p) json_tokener *tokener = NULL;
         json_object *json;
         enum json_tokener_error error;
-        size_t n_valid;
+        size_t n_valid, end;
         int r;
 
         if (size > limits.size)
@@ -87,19 +139,18 @@ int json_parse_within(const char *text, size_t size, JsonLimits limits, struct j
                 return -ENOMEM;
 
         json_tokener_set_flags(tokener, json_reading_flags(text, size));
-        r = json_parse_next(tokener, text, size, &json);
+        r = json_parse_next(tokener, text, size, &json, &end);
         if (r < 0)
                 return r;
         error = json_tokener_get_error(tokener);
-        if (error == json_tokener_success && json_tokener_get_parse_end(tokener) < size) {
+        if (error == json_tokener_success && end < size) {
                 json_object_put(json);
                 error = json_tokener_error_parse_unexpected;
         }
         if (error == json_tokener_continue)
                 return error_set(reterr, ERROR_INVALID, "not valid JSON: it ends too early");
         if (error != json_tokener_success)
-                return error_set(reterr, ERROR_INVALID, "not valid JSON at byte %zu: %s",
-                                 json_tokener_get_parse_end(tokener),
+                return error_set(reterr, ERROR_INVALID, "not valid JSON at byte %zu: %s", end,
                                  json_tokener_error_desc(error));
 
         *ret = json;
@@ -110,15 +161,22 @@ int json_parse(const char *text, size_t size, struct json_object **ret, Error *r
         return json_parse_within(text, size, JSON_LIMITS, ret, reterr);
 }
 
-/* Returns where the text goes on behind the string that begins here. */
-static size_t skip_string(const char *text, size_t size, size_t at) {
-        for (at++; at < size && text[at] != '"'; at++)
-                at += text[at] == '\\';
+int json_parse_any(const char *text, size_t size, JsonLimits limits, struct json_object **ret) {
+        int r;
 
-        return at < size ? at + 1 : size;
+        *ret = NULL;
+        r = json_parse_within(text, size, limits, ret, /* reterr= */ NULL);
+        return r == -ENOMEM ? r : 0;
 }
 
-/* The same for a list or an object. */
+struct json_object *json_parse_known(const char *text) {
+        struct json_object *json = NULL;
+
+        (void) json_parse_any(text, strlen(text), JSON_LIMITS, &json);
+        return json;
+}
+
+/* Returns where the text goes on behind the list or object that begins here. */
 static size_t skip_value(const char *text, size_t size, size_t at) {
         size_t depth = 0;
 

@@ -48,10 +48,17 @@ int json_reading_flags(const char *text, size_t size);
 int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
                       Error *reterr);
 
-/* As json_tokener_parse_ex(), which takes a lack of memory for bad JSON, or leaves a member out then.
- * Returns 0, also for bad JSON, or -ENOMEM. */
+/* The same for a text of others that may be anything: *ret is NULL where it is no JSON. Returns 0 or -ENOMEM. */
+int json_parse_any(const char *text, size_t size, JsonLimits limits, struct json_object **ret);
+
+/* The value of a text that is known to be JSON, owned by the caller. NULL: no memory. */
+struct json_object *json_parse_known(const char *text);
+
+/* As json_tokener_parse_ex(). Before 0.17 that takes a lack of memory for bad JSON, or leaves a member or a part of a string
+ * out, and then errno tells, until it reads the next number, which clears errno: so it gets the text in pieces that end
+ * before numbers. *ret_end: size of what was read. Returns 0, also for bad JSON, or -ENOMEM. */
 int json_parse_next(struct json_tokener *tokener, const char *text, size_t size,
-                    struct json_object **ret);
+                    struct json_object **ret, size_t *ret_end);
 
 /* Copies the text, and empties the lists that are members of this name, of objects at this depth
  * (1: the outermost). json-c would take a hundred times their size. *ret is NULL where there are

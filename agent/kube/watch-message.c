@@ -312,7 +312,7 @@ static int parse_json(WatchReader *reader, Slice text, unsigned depth, struct js
                       Error *reterr) {
         cleanup(free_p) char *shorter = NULL;
         struct json_object *json;
-        size_t n = 0;
+        size_t n = 0, end;
         int r;
 
         if (text.size > INT_MAX)
@@ -331,10 +331,10 @@ static int parse_json(WatchReader *reader, Slice text, unsigned depth, struct js
                 return r;
 
         json_tokener_set_flags(reader->tokener, json_reading_flags(text.data, text.size));
-        r = json_parse_next(reader->tokener, text.data, text.size, &json);
+        r = json_parse_next(reader->tokener, text.data, text.size, &json, &end);
         if (r < 0)
                 return r;
-        if (!json || json_tokener_get_parse_end(reader->tokener) != text.size) {
+        if (!json || end != text.size) {
                 json_object_put(json);
                 return refuse_json(reader, reterr);
         }

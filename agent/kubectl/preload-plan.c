@@ -606,7 +606,7 @@ json_object *preload_job_make(const char *version, const char *image, const Prel
                 "{\"kind\":\"ImagePullJob\",\"metadata\":{\"generateName\":\"preload-\",\"labels\":{"
                 "\"" PRELOAD_JOB_LABEL "\":\"" PRELOAD_JOB_LABEL_VALUE "\"}},"
                 "\"spec\":{\"completionPolicy\":{\"type\":\"Always\"}}}";
-        cleanup(json_object_put_p) json_object *job = json_tokener_parse(form);
+        cleanup(json_object_put_p) json_object *job = json_parse_known(form);
         json_object *spec = object_at(job, "spec");
         char group_version[64];
 

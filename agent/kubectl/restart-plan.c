@@ -132,7 +132,7 @@ static json_object *containers_of(const RestartRequest *request) {
 }
 
 int restart_plan_body(const RestartRequest *request, json_object **ret) {
-        cleanup(json_object_put_p) json_object *body = json_tokener_parse(
+        cleanup(json_object_put_p) json_object *body = json_parse_known(
                 "{\"kind\":\"ContainerRecreateRequest\","
                 "\"metadata\":{\"generateName\":\"inplace-restart-\",\"labels\":{}},\"spec\":{}}");
         json_object *spec = object_at(body, "spec");

@@ -667,7 +667,7 @@ static int review_user(Session *session, json_object **ret, Error *reterr) {
         static const KubePath path = { .group = "authentication.k8s.io",
                                        .version = "v1",
                                        .resource = "selfsubjectreviews" };
-        cleanup(json_object_put_p) json_object *review = json_tokener_parse(
+        cleanup(json_object_put_p) json_object *review = json_parse_known(
                 "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}");
 
         if (!review)

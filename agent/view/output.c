@@ -12,6 +12,7 @@
 
 #include "agent/base/text.h"
 #include "agent/base/utf8.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/view/terminal.h"
 
@@ -208,21 +209,22 @@ int output_end(int r) {
 }
 
 int output_parse(const char *text, json_object **ret, Error *reterr) {
+        cleanup(json_object_put_p) json_object *tree = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *repaired = NULL;
-        enum json_tokener_error e;
-        json_object *tree;
+        int r;
 
         repaired = utf8_repair(text);
         if (!repaired)
                 return -ENOMEM;
 
-        tree = json_tokener_parse_verbose(repaired, &e);
-        if (!tree || !json_object_is_type(tree, json_type_object)) {
-                json_object_put(tree);
-                return error_set(reterr, ERROR_INTERNAL, "the agent sent no JSON object: %s",
-                                 json_tokener_error_desc(e));
-        }
+        r = json_parse(repaired, strlen(repaired), &tree, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+        if (!json_object_is_type(tree, json_type_object))
+                return error_set(reterr, ERROR_INTERNAL, "the agent sent no JSON object%s%s",
+                                 r < 0 ? ": " : "", r < 0 ? error_message(&error) : "");
 
-        *ret = tree;
+        *ret = take_ptr(tree);
         return 0;
 }

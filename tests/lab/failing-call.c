@@ -47,13 +47,13 @@ typedef enum Kind {
         KIND_RENAME = 1 << 5,
         KIND_CONNECT = 1 << 6,
         KIND_FILE = 1 << 7,
-        KIND_COPY = 1 << 8, /* memory, too; see OWNER_JSON */
+        KIND_COPY = 1 << 8, /* memory, too; see is_parsed_key() */
 } Kind;
 
 typedef enum Owner {
         OWNER_PROGRAM,
         OWNER_LIBRARY, /* a library that counts */
-        OWNER_JSON,    /* json-c, which before 0.17 uses a copied key without looking */
+        OWNER_JSON,    /* json-c, if it counts */
         OWNER_OTHER,
         OWNER_C, /* acts for its caller */
 } Owner;
@@ -123,6 +123,14 @@ static _Unwind_Reason_Code on_frame(struct _Unwind_Context *context, void *userd
         return _URC_NO_REASON;
 }
 
+/* json-c before 0.17 copies a key that it parses, and uses it without looking. */
+static bool is_parsed_key(const void *caller) {
+        Dl_info info;
+
+        return dladdr(caller, &info) != 0 && info.dli_sname &&
+               strcmp(info.dli_sname, "json_tokener_parse_ex") == 0;
+}
+
 static bool is_ours(Kind kind, const void *caller) {
         uint64_t place;
         Walk walk = { .owner = find_owner((uintptr_t) caller, &place) };
@@ -130,7 +138,7 @@ static bool is_ours(Kind kind, const void *caller) {
         if (walk.owner == OWNER_C)
                 (void) _Unwind_Backtrace(on_frame, &walk);
         return walk.owner == OWNER_PROGRAM || walk.owner == OWNER_LIBRARY ||
-               (walk.owner == OWNER_JSON && kind != KIND_COPY);
+               (walk.owner == OWNER_JSON && (kind != KIND_COPY || !is_parsed_key(caller)));
 }
 
 /* Returns a hash of the way here. frames gets the innermost places in the program; may be NULL. */
