@@ -437,16 +437,17 @@ static bool set_up_through(HttpTransfer *transfer, const HttpRequest *request) {
                http_set(transfer, CURLOPT_OPENSOCKETDATA, (void *) transfer);
 }
 
-/* libcurl 7.88 sends the request without its query if it has no memory for that, and a rehearsal ("dryRun=All") would be a
- * write. So it gets path and query of a write in one. A proxy for plain HTTP needs the whole URL there. */
-static bool set_up_path(HttpTransfer *transfer, const HttpRequest *request, const char *url) {
+/* libcurl 7.88 sends the request without its query if it has no memory for that: a rehearsal ("dryRun=All") would be a write,
+ * and a list would have all objects instead of those that a selector names. So it gets path and query in one. A proxy for
+ * plain HTTP needs the whole URL there. The handle may have served another request before. */
+static bool set_up_path(HttpTransfer *transfer, const char *url) {
         const char *host = strstr(url, "://");
         const char *path = host ? strchr(host + strlen("://"), '/') : NULL;
-        bool is_plain = strncmp(url, "http://", strlen("http://")) == 0;
+        const char *proxy = transfer->peer->proxy;
+        bool is_forwarded = strncmp(url, "http://", strlen("http://")) == 0 && proxy &&
+                            strncasecmp(proxy, "socks", strlen("socks")) != 0;
 
-        if (!path || strcmp(request->method, "GET") == 0 || (is_plain && transfer->peer->proxy))
-                return true;
-        return http_set(transfer, CURLOPT_REQUEST_TARGET, path);
+        return http_set(transfer, CURLOPT_REQUEST_TARGET, is_forwarded ? NULL : path);
 }
 
 static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
@@ -457,7 +458,7 @@ static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
                         request->path) < 0)
                 return false;
 
-        is_set = http_set(transfer, CURLOPT_URL, url) && set_up_path(transfer, request, url);
+        is_set = http_set(transfer, CURLOPT_URL, url) && set_up_path(transfer, url);
         free(url);
 
         transfer->has_body = request->body || strcmp(request->method, "POST") == 0;

@@ -4,6 +4,7 @@
  * Requests to the API server: one exchange, whatever becomes of it
  */
 
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/kube-client-fixture.h"
 #include "tests/unit/unit.h"
 
@@ -26,6 +27,43 @@ TEST_F(test_request, Fixture *f) {
         assert_int_equal(ask.code, 200);
         assert_string_equal(ask.body, "{\"a\":1}");
         assert_int_equal(n_counted(f, "get", "200"), 1);
+}
+
+/* A query that is lost asks for all objects of a kind, or makes a rehearsal a write. */
+TEST_F(test_query_without_memory, Fixture *f) {
+        static const char *const methods[] = { "GET", "PATCH", "POST", "DELETE" };
+        char query[1000] = "labelSelector=", path[1200], line[1300];
+
+        /* No other allocation has this size. */
+        memset(query + strlen(query), 'x', sizeof(query) - strlen(query) - 1);
+        (void) snprintf(path, sizeof(path), PATH "?%s", query);
+        for (size_t i = 0; i < N_ELEMENTS(methods); i++) {
+                unsigned n_failed = 0;
+                bool has_failed;
+
+                (void) snprintf(line, sizeof(line), "%s %s HTTP/1.1\r\n", methods[i], path);
+                do {
+                        Ask ask = {};
+                        Connection *connection;
+
+                        failing_memory.size = sizeof(query);
+                        failing_memory_begin();
+                        ask_send(f, &ask, &(KubeRequest){ .method = methods[i], .path = path });
+                        RUN_UNTIL(f, ask.n_replied || server_next(&f->server));
+                        has_failed = failing_memory_end();
+                        connection = server_next(&f->server);
+                        if (connection) {
+                                assert_contains(connection->text, line);
+                                connection_answer(connection, "200 OK", "{}");
+                                RUN_UNTIL(f, ask.n_replied);
+                        }
+                        if (!has_failed)
+                                assert_int_equal(ask.kind, ERROR_NONE);
+                        n_failed += has_failed;
+                        ask_done(&ask);
+                } while (has_failed);
+                assert_true(n_failed > 0);
+        }
 }
 
 TEST_F(test_body, Fixture *f) {
