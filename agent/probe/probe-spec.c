@@ -371,7 +371,7 @@ static int make_state(struct json_object *former, const ProbeReport *report, siz
         const ProbeResult *result = report->result;
         const char *state = state_names[result->state];
         cleanup(json_object_put_p) struct json_object *object =
-                json_copy(former) ?: json_object_new_object();
+                former ? json_copy(former) : json_object_new_object();
         int r;
 
         if (patch_add_text(object, "name", report->spec->name) < 0)

@@ -9,6 +9,7 @@
 
 #include "agent/document/json-cleanup.h"
 #include "agent/probe/probe-spec.h"
+#include "tests/unit/failing-memory.h"
 
 #define OBJECT(items) "{\"spec\":{\"podProbes\":[" items "]}}"
 #define POD(uid, probes)                                                                       \
@@ -229,13 +230,21 @@ typedef struct Row {
         int64_t probe_sec, transition_sec;
 } Row;
 
-/* The rows end with one without a uid, and are in order. */
+static void check_and_put(json_object **list, json_object *expected) {
+        assert_true(json_object_equal(*list, expected));
+        json_object_put(*list);
+        *list = NULL;
+}
+
+/* The rows end with one without a uid, and are in order. Without memory there is no status, or all of it. */
 static int merge(const char *list, const Row *rows, json_object **ret) {
         cleanup(json_object_put_p) json_object *former = list ? parse(list) : NULL;
         ProbeResult results[8];
         ProbeReport reports[8];
         ProbeSpec specs[8];
+        json_object *again = NULL;
         size_t n = 0;
+        int r;
 
         for (; rows[n].uid; n++) {
                 specs[n] = (ProbeSpec){ .namespace = (char *) "default",
@@ -250,7 +259,10 @@ static int merge(const char *list, const Row *rows, json_object **ret) {
                                             .result = rows[n].state >= 0 ? &results[n] : NULL };
         }
 
-        return probe_status_merge(former, reports, n, ret);
+        r = probe_status_merge(former, reports, n, ret);
+        ASSERT_WITHOUT_MEMORY(probe_status_merge(former, reports, n, &again), r,
+                              check_and_put(&again, *ret));
+        return r;
 }
 
 /* clang-format off */
