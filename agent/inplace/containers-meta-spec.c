@@ -37,27 +37,20 @@ static int add_json(ContainersMeta *meta, json_object *json) {
         return entry.name[0] ? containers_meta_add(meta, &entry) : 0;
 }
 
-/* NULL: the text is invalid. */
-static json_object *parse(const char *text) {
-        const JsonLimits limits = { .size = TEXT_MAX, .depth = DEPTH_MAX };
-        json_object *json = NULL;
-
-        (void) json_parse_within(text, strnlen(text, TEXT_MAX + 1), limits, &json, NULL);
-        return json;
-}
-
 int containers_meta_parse(const char *text, ContainersMeta *ret) {
-        cleanup(json_object_put_p) json_object *json = text ? parse(text) : NULL;
+        const JsonLimits limits = { .size = TEXT_MAX, .depth = DEPTH_MAX };
+        cleanup(json_object_put_p) json_object *json = NULL;
         cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
-        json_object *list = json_get(json, "containers", json_type_array);
-        size_t n = list ? json_object_array_length(list) : 0;
+        json_object *list;
+        size_t n;
+        int r = text ? json_parse_any(text, strnlen(text, TEXT_MAX + 1), limits, &json) : 0;
 
-        for (size_t i = 0; i < n && i < POD_CONTAINERS_MAX; i++) {
-                int r = add_json(&meta, json_object_array_get_idx(list, i));
-
-                if (r < 0)
-                        return r;
-        }
+        list = json_get(json, "containers", json_type_array);
+        n = list ? json_object_array_length(list) : 0;
+        for (size_t i = 0; r >= 0 && i < n && i < POD_CONTAINERS_MAX; i++)
+                r = add_json(&meta, json_object_array_get_idx(list, i));
+        if (r < 0)
+                return r;
 
         *ret = meta;
         meta = CONTAINERS_META_INIT;

@@ -121,13 +121,10 @@ static int hash(json_object *list, bool is_process, char *const *names, uint32_t
         return env_hash(values, n, ret);
 }
 
-/* NULL: the text is invalid. */
-static json_object *parse(const char *text) {
+static int parse(const char *text, json_object **ret) {
         const JsonLimits limits = { .size = TEXT_MAX, .depth = DEPTH_MAX };
-        json_object *json = NULL;
 
-        (void) json_parse_within(text, strnlen(text, TEXT_MAX + 1), limits, &json, NULL);
-        return json;
+        return json_parse_any(text, strnlen(text, TEXT_MAX + 1), limits, ret);
 }
 
 /* The variables stand in it a second time, in the form of the kubelet's request, of which json-c would make forty times as
@@ -138,8 +135,7 @@ static int parse_process(const char *info, json_object **ret) {
         int r = json_empty_lists(info, strnlen(info, TEXT_MAX), "envs", /* depth= */ 2, &shorter,
                                  &size);
 
-        *ret = r < 0 ? NULL : parse(shorter ?: info);
-        return r;
+        return r < 0 ? r : parse(shorter ?: info, ret);
 }
 
 int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error *reterr) {
@@ -155,7 +151,9 @@ int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error 
         if (list)
                 return hash(list, true, names, ret);
 
-        whole = parse(info);
+        r = parse(info, &whole);
+        if (r < 0)
+                return r;
         list = json_get(json_get(whole, "config", json_type_object), "envs", json_type_array);
         if (list)
                 return hash(list, false, names, ret);

@@ -191,12 +191,9 @@ static int make_conditions(struct json_object *old, int64_t now_sec, struct json
 
 static int parse_conditions(const char *text, struct json_object **ret) {
         static const JsonLimits limits = { .size = INT_MAX, .depth = 128 }; /* limits of a watch */
-        cleanup(error_done) Error ignored = ERROR_INIT;
-        int r;
 
         *ret = NULL;
-        r = text ? json_parse_within(text, strlen(text), limits, ret, &ignored) : 0;
-        return r < 0 && ignored.kind == ERROR_NONE ? r : 0;
+        return text ? json_parse_any(text, strlen(text), limits, ret) : 0;
 }
 
 int recreate_controller_drain(const RecreateSpec *spec, RecreateDialect dialect, int64_t now_sec,
