@@ -78,7 +78,8 @@ int admission_check(const RolloutView *view, json_object *record, Error *reterr)
         cleanup(json_object_put_p) json_object *last = NULL;
         int64_t since_sec;
 
-        (void) rollout_record_read(view->workload, &last, NULL);
+        if (rollout_record_read(view->workload, &last, NULL) == -ENOMEM)
+                return -ENOMEM;
         since_sec = json_get_time(last, "since");
         json_object_object_foreach(view->pods, name, pod) {
                 json_object *template = find_template(view, since_sec, pod);

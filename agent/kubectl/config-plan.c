@@ -534,10 +534,13 @@ int config_note(json_object *ledger, const ConfigState *state) {
         return r < 0 ? r : is_changed || r > 0;
 }
 
-static size_t text_size(json_object *value) {
+static int measure(json_object *value, size_t *ret) {
         const char *text = json_to_text(value);
 
-        return text ? strlen(text) : 0;
+        if (!text)
+                return -ENOMEM;
+        *ret = strlen(text);
+        return 0;
 }
 
 /* An object's part of the ledger's text. */
@@ -553,12 +556,13 @@ static int share_new(const char *of, json_object *entry, json_object *sums, Shar
         const char *start = slash ? slash + 1 : of;
         cleanup(free_p) char *namespace = strndup(start, strcspn(start, "/"));
         json_object *sum = namespace ? json_get(sums, namespace, json_type_int) : NULL;
+        size_t size;
 
-        if (!namespace)
+        if (!namespace || measure(entry, &size) < 0)
                 return -ENOMEM;
         if (!sum && patch_add(sums, namespace, sum = json_object_new_int64(0)) < 0)
                 return -ENOMEM;
-        *ret = (Share){ .of = of, .size = strlen(of) + text_size(entry), .sum = sum };
+        *ret = (Share){ .of = of, .size = strlen(of) + size, .sum = sum };
         (void) json_object_int_inc(sum, (int64_t) ret->size);
         return 0;
 }
@@ -579,11 +583,13 @@ static Share *find_largest(Share *shares, size_t n_shares) {
 }
 
 int config_trim(json_object *ledger, size_t size_max, json_object *removed) {
-        size_t size = text_size(ledger), n_shares = 0;
         cleanup(json_object_put_p) json_object *sums = NULL;
         cleanup(free_p) Share *shares = NULL;
+        size_t size, n_shares = 0;
         Share *share;
 
+        if (measure(ledger, &size) < 0)
+                return -ENOMEM;
         if (size <= size_max)
                 return 0;
         sums = json_object_new_object();
@@ -711,16 +717,21 @@ static bool has_later(json_object *uses, size_t from, json_object *ledger, const
         return false;
 }
 
-/* Whether another variable hides the one of this key. */
-static bool is_overridden(json_object *uses, size_t i, json_object *ledger, const char *key) {
+/* *ret: another variable hides the one of this key. */
+static int is_overridden(json_object *uses, size_t i, json_object *ledger, const char *key,
+                         bool *ret) {
         json_object *use = json_object_array_get_idx(uses, i);
         const char *prefix = json_get_text(use, "prefix");
         cleanup(free_p) char *name = NULL;
 
-        if (!prefix || text_format(&name, "%s%s", prefix, key) < 0)
-                return false;
-        return json_object_object_get_ex(json_get(use, "hidden", json_type_object), name, NULL) ||
+        *ret = false;
+        if (!prefix)
+                return 0;
+        if (text_format(&name, "%s%s", prefix, key) < 0)
+                return -ENOMEM;
+        *ret = json_object_object_get_ex(json_get(use, "hidden", json_type_object), name, NULL) ||
                has_later(uses, i + 1, ledger, name);
+        return 0;
 }
 
 /* It is gone, and the container would not start again without it. */
@@ -743,8 +754,8 @@ static bool can_start(json_object *uses, json_object *ledger) {
 }
 
 /* Without what it needs, a container would not start again. */
-static void find_use_change(json_object *uses, size_t i, json_object *ledger, int64_t started_sec,
-                            int64_t delay_sec, Change *change) {
+static int find_use_change(json_object *uses, size_t i, json_object *ledger, int64_t started_sec,
+                           int64_t delay_sec, Change *change) {
         json_object *use = json_object_array_get_idx(uses, i);
         const char *of = json_get_text(use, "of"), *wanted = json_get_text(use, "key");
         json_object *entry = json_get(ledger, of, json_type_object);
@@ -752,26 +763,34 @@ static void find_use_change(json_object *uses, size_t i, json_object *ledger, in
         bool is_optional = is_true(use, "optional");
 
         if (!entry || is_lacking(use, ledger))
-                return;
+                return 0;
         if (is_optional)
                 take_later(change, object_integer(whole, "toggled"), of, "");
         json_object_object_foreach(entry, key, item) {
-                if (!key[0] || latest(item) == 0 || (wanted && !text_equal(key, wanted)) ||
-                    is_overridden(uses, i, ledger, key))
+                bool is_hidden = true;
+                int r = 0;
+
+                if (key[0] && latest(item) > 0 && (!wanted || text_equal(key, wanted)))
+                        r = is_overridden(uses, i, ledger, key, &is_hidden);
+                if (r < 0)
+                        return r;
+                if (is_hidden)
                         continue;
                 take_later(change, value_changed(item, started_sec, delay_sec), of, key);
                 if (!wanted || is_optional)
                         take_later(change, object_integer(item, "toggled"), of, key);
         }
+        return 0;
 }
 
-static Change find_change(json_object *uses, json_object *ledger, int64_t started_sec,
-                          int64_t delay_sec) {
-        Change change = { .sec = 0 };
+static int find_change(json_object *uses, json_object *ledger, int64_t started_sec,
+                       int64_t delay_sec, Change *ret) {
+        int r = 0;
 
-        for (size_t i = 0; i < list_size(uses); i++)
-                find_use_change(uses, i, ledger, started_sec, delay_sec, &change);
-        return change;
+        *ret = (Change){ .sec = 0 };
+        for (size_t i = 0; r >= 0 && i < list_size(uses); i++)
+                r = find_use_change(uses, i, ledger, started_sec, delay_sec, ret);
+        return r;
 }
 
 /* A container that was started since the change is not ready, or has failed a short while ago. */
@@ -897,9 +916,10 @@ static int plan_pod(const ConfigPod *pod, json_object *ledger, int64_t delay_sec
         json_object_object_foreach(pod->uses, container, uses) {
                 json_object *status = json_get(pod->statuses, container, json_type_object);
                 int64_t started = object_integer(status, "started");
-                Change change = find_change(uses, ledger, started ?: now_sec, delay_sec);
+                Change change;
 
-                if (mark_named(plan->named, uses) < 0)
+                if (find_change(uses, ledger, started ?: now_sec, delay_sec, &change) < 0 ||
+                    mark_named(plan->named, uses) < 0)
                         return -ENOMEM;
                 if (change.sec == 0)
                         continue;

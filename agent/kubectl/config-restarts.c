@@ -680,10 +680,14 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         cleanup(free_p) char *message = NULL;
         cleanup(error_done) Error unreadable = ERROR_INIT;
         const char *reason = error ? error_message(error) : NULL;
+        int r;
 
         run->program = program_free(run->program);
         run->ended_sec = clock_monotonic_sec();
-        if (!error && json_parse(output, size, &result, &unreadable) < 0)
+        r = error ? 0 : json_parse(output, size, &result, &unreadable);
+        if (r < 0 && unreadable.kind == ERROR_NONE)
+                return r;
+        if (r < 0)
                 reason = error_message(&unreadable);
         if (json_is(result, "outcome", "restarted")) {
                 run->n_failures = 0;
@@ -720,11 +724,12 @@ static bool read_workload(ConfigRun *run) {
 }
 
 /* Each takes a restart by the other one for a fault. */
-static bool is_updated(const ConfigRun *run) {
+static int is_updated(const ConfigRun *run, bool *ret) {
         cleanup(json_object_put_p) json_object *record = NULL;
+        int r = rollout_record_read(run->object, &record, NULL);
 
-        return rollout_record_read(run->object, &record, NULL) >= 0 &&
-               rollout_record_is_open(record);
+        *ret = r >= 0 && rollout_record_is_open(record);
+        return r == -ENOMEM ? r : 0;
 }
 
 static int start(ConfigRun *run) {
@@ -820,6 +825,7 @@ static int end_updated(ConfigRestarts *restarts) {
 
 static int begin(ConfigRestarts *restarts, const char *key, json_object *group) {
         int64_t now_sec = clock_monotonic_sec();
+        bool must_yield;
         ConfigRun *run;
         int r = 0;
 
@@ -847,7 +853,11 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
         json_object_put(run->object);
         run->object = NULL;
         run->group = json_object_get(group);
-        if (!read_workload(run) || is_updated(run)) {
+        must_yield = !read_workload(run);
+        r = must_yield ? 0 : is_updated(run, &must_yield);
+        if (r < 0)
+                return r;
+        if (must_yield) {
                 run->update_sec = now_sec;
                 return 0;
         }

@@ -338,9 +338,13 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         cleanup(json_object_put_p) json_object *result = NULL;
         cleanup(error_done) Error unreadable = ERROR_INIT;
         const char *reason = error ? error_message(error) : NULL;
+        int r;
 
         end_run(declared);
-        if (!error && json_parse(output, size, &result, &unreadable) < 0)
+        r = error ? 0 : json_parse(output, size, &result, &unreadable);
+        if (r < 0 && unreadable.kind == ERROR_NONE)
+                return r;
+        if (r < 0)
                 reason = error_message(&unreadable);
         update_run_end(&declared->last, read_outcome(json_get_text(result, "outcome")),
                        clock_monotonic_sec());

@@ -179,12 +179,12 @@ json_object *kruise_record(const RolloutView *view, json_object *images) {
 static int64_t expected_pods(const RolloutView *view) {
         json_object *replicas = object_at(view->workload, view_kind(view)->desired);
         json_object *partition = object_at(view->workload, fields_of(view)->partition);
+        const char *share = partition ? json_object_get_string(partition) : NULL;
         int64_t desired = replicas ? json_object_get_int64(replicas) : 1, kept = 0;
         cleanup(error_done) Error error = ERROR_INIT;
 
-        if (partition)
-                (void) share_parse(json_object_get_string(partition), desired, SHARE_ROUNDED_UP,
-                                   &kept, &error);
+        if (share)
+                (void) share_parse(share, desired, SHARE_ROUNDED_UP, &kept, &error);
         return desired > kept ? desired - kept : 0;
 }
 

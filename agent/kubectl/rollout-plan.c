@@ -830,26 +830,34 @@ static int check_unchanged(const RolloutView *view, json_object *record, Rollout
 }
 
 /* A ReplicaSet that the controller gave a copy of the record while that was open: kubectl rollout undo would
- * copy it back. NULL: there is none. */
-static json_object *find_stale_copy(const RolloutView *view) {
+ * copy it back. *ret is NULL where there is none. */
+static int find_stale_copy(const RolloutView *view, json_object **ret) {
+        *ret = NULL;
+        if (!view_kind(view)->has_replica_sets)
+                return 0;
         json_object_object_foreach(view->owned, name, replica_set) {
                 cleanup(json_object_put_p) json_object *copy = NULL;
+                int r = rollout_record_read(replica_set, &copy, NULL);
 
                 (void) name;
-                if (rollout_record_read(replica_set, &copy, NULL) >= 0 &&
-                    rollout_record_is_open(copy))
-                        return replica_set;
+                if (r == -ENOMEM)
+                        return r;
+                if (r >= 0 && rollout_record_is_open(copy)) {
+                        *ret = replica_set;
+                        return 0;
+                }
         }
-        return NULL;
+        return 0;
 }
 
 int rollout_plan_clean(const RolloutView *view, RolloutStep *ret) {
-        json_object *replica_set = view_kind(view)->has_replica_sets ? find_stale_copy(view) : NULL;
         cleanup(json_object_put_p) json_object *patch = NULL;
+        json_object *replica_set;
+        int r = find_stale_copy(view, &replica_set);
 
         *ret = ROLLOUT_STEP_INIT;
-        if (!replica_set)
-                return 0;
+        if (r < 0 || !replica_set)
+                return r;
         patch = identify(replica_set);
         if (!patch || add_no_record(patch) < 0)
                 return -ENOMEM;

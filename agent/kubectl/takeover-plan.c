@@ -365,6 +365,8 @@ static int continue_ended(const RolloutView *view, const RolloutRequest *request
         cleanup(json_object_put_p) json_object *ended = NULL;
         int r = rollout_record_read(view->workload, &ended, NULL);
 
+        if (r == -ENOMEM)
+                return r;
         if (r < 0 || !view_kind(view)->has_ordinals || !rolling || request->undone ||
             request->partition < 0 || request->partition >= record_partition(ended) ||
             !json_is(ended, "state", "done") || !record_sets_images(ended) ||
@@ -547,6 +549,8 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         if (r < 0)
                 return r;
         changed = json_copy(record);
+        if (!changed)
+                return -ENOMEM;
         /* Where its users have let its controller go on, the strategy that it has now is theirs. */
         if (!is_resumed && !view_is_held(view))
                 json_object_object_del(changed, "former");

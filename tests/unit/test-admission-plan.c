@@ -5,6 +5,7 @@
 #include "tests/unit/unit.h"
 
 #include "agent/kubectl/admission-plan.h"
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/quoted-json.h"
 
 /* clang-format off */
@@ -105,8 +106,11 @@ TEST_ROWS(test_left, left_rows, created, const struct LeftRow *row) {
         const RolloutView view = {
                 .kind = WORKLOAD_DEPLOYMENT, .workload = workload, .owned = owned, .pods = pods
         };
+        int r;
 
-        assert_true((admission_check(&view, record, NULL) < 0) == row->is_refused);
+        r = admission_check(&view, record, NULL);
+        assert_true((r < 0) == row->is_refused);
+        ASSERT_WITHOUT_MEMORY(admission_check(&view, record, NULL), r, (void) 0);
 }
 
 TEST(test_others) {

@@ -7,6 +7,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/config-plan.h"
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/quoted-json.h"
 
 #define DELAY 10
@@ -245,10 +246,12 @@ static const struct StaleRow {
 };
 /* clang-format on */
 
+/* Without memory there is no plan. */
 static ConfigPlan plan_of(ConfigPod *pod, json_object *ledger, int64_t now_sec) {
         ConfigPlan plan;
 
-        assert_ok(config_plan(&pod, 1, ledger, DELAY, now_sec, &plan));
+        ASSERT_WITHOUT_MEMORY(config_plan(&pod, 1, ledger, DELAY, now_sec, &plan), 0,
+                              assert_false(memory_has_failed));
         return plan;
 }
 
@@ -582,6 +585,25 @@ TEST(test_keys_that_are_gone) {
         }
 }
 
+/* A copy is, also when memory is short: an object does not get larger than the API server takes. */
+static void assert_trimmed(json_object *ledger, size_t size_max) {
+        bool has_failed;
+
+        do {
+                cleanup(json_object_put_p) json_object *copy = json_copy(ledger);
+                cleanup(json_object_put_p) json_object *removed = json_object_new_array();
+                int r;
+
+                failing_memory_begin();
+                r = config_trim(copy, size_max, removed);
+                has_failed = failing_memory_end();
+                if (r < 0)
+                        assert_true(has_failed && r == -ENOMEM);
+                else
+                        assert_true(strlen(json_to_text(copy)) <= size_max);
+        } while (has_failed);
+}
+
 /* A namespace that fills the ledger harms itself alone. */
 TEST(test_full_ledger) {
         cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
@@ -601,6 +623,7 @@ TEST(test_full_ledger) {
         assert_int_equal(json_object_array_length(removed), 0);
         assert_ok(config_trim(ledger, strlen(json_to_text(ledger)) - 1, removed));
         assert_string_equal(json_to_text(removed), "[\"secret/greedy/5\"]");
+        assert_trimmed(ledger, 2 * size + 60);
         assert_ok(config_trim(ledger, 2 * size + 60, removed));
         assert_true(strlen(json_to_text(ledger)) <= 2 * size + 60);
         assert_non_null(json_get(ledger, "configmap/shop/c", json_type_object));

@@ -9,6 +9,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/rollout-plan.h"
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
@@ -1054,6 +1055,12 @@ TEST_ROWS(test_return, return_rows, name, const struct ReturnRow *row) {
                        row->images));
 }
 
+static void check_clean(RolloutStep *step, bool is_copied) {
+        assert_int_equal(step->action, is_copied ? ROLLOUT_PATCH_REPLICA_SET : ROLLOUT_WAIT);
+        assert_true(!is_copied || text_equal(step->name, "older"));
+        rollout_step_done(step);
+}
+
 /* A ReplicaSet keeps no copy of an open record, whatever has become of the record. */
 TEST(test_clean) {
         for (int is_copied = 0; is_copied < 2; is_copied++) {
@@ -1064,11 +1071,10 @@ TEST(test_clean) {
                                                 .older = "A",
                                                 .is_copied = is_copied,
                                                 .pods = { OLD } });
-                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+                RolloutStep step;
 
-                assert_ok(rollout_plan_clean(&made.view, &step));
-                assert_int_equal(step.action, is_copied ? ROLLOUT_PATCH_REPLICA_SET : ROLLOUT_WAIT);
-                assert_true(!is_copied || text_equal(step.name, "older"));
+                ASSERT_WITHOUT_MEMORY(rollout_plan_clean(&made.view, &step), 0,
+                                      check_clean(&step, is_copied));
         }
 }
 
@@ -1864,6 +1870,11 @@ TEST(test_undoes) {
         }
 }
 
+static void check_and_put(json_object *patch, json_object *expected) {
+        assert_true(json_object_equal(patch, expected));
+        json_object_put(patch);
+}
+
 /* A lower partition with the same images goes on with the update that has ended, and the way back is that of both. */
 TEST(test_lower_partition) {
         static const struct {
@@ -1891,6 +1902,7 @@ TEST(test_lower_partition) {
                 const RolloutRequest request = {
                         .images = images, .by = "bob", .partition = 1, .now_sec = NOW_SEC
                 };
+                json_object *again;
 
                 json_object_object_add(made.record, "partition",
                                        json_object_new_int64(rows[i].ended));
@@ -1903,6 +1915,8 @@ TEST(test_lower_partition) {
                                        ROLLOUT_ANNOTATION,
                                        json_object_new_string(json_to_text(made.record)));
                 assert_ok(rollout_begin(&made.view, &request, &patch, NULL));
+                ASSERT_WITHOUT_MEMORY(rollout_begin(&made.view, &request, &again, NULL), 0,
+                                      check_and_put(again, patch));
                 record = read_record(patch);
                 assert_int_equal(record_partition(record), 1);
                 assert_int_equal(object_integer(record,
