@@ -80,10 +80,18 @@ int patch_append_step(struct json_object *list, const char *op, const char *path
         return patch_append(list, take_ptr(step));
 }
 
+/* Leaves behind the value that json_parse_inner() keeps with a text: json-c cannot copy it. */
+static int copy_without_inner(json_object *value, json_object *parent, const char *key,
+                              size_t index, json_object **ret) {
+        int r = json_c_shallow_copy_default(value, parent, key, index, ret);
+
+        return r == 1 && json_object_is_type(value, json_type_string) ? 2 : r;
+}
+
 struct json_object *json_copy(struct json_object *value) {
         json_object *copy = NULL;
 
-        return json_object_deep_copy(value, &copy, NULL) < 0 ? NULL : copy;
+        return json_object_deep_copy(value, &copy, copy_without_inner) < 0 ? NULL : copy;
 }
 
 static int merge_member(json_object *document, const char *key, json_object *value) {

@@ -176,6 +176,31 @@ struct json_object *json_parse_known(const char *text) {
         return json;
 }
 
+static void forget_inner(struct json_object *text, void *inner) {
+        (void) text;
+        json_object_put(inner);
+}
+
+int json_parse_inner(struct json_object *text, struct json_object **ret) {
+        struct json_object *inner = NULL;
+        int r;
+
+        *ret = NULL;
+        if (!json_object_is_type(text, json_type_string))
+                return 0;
+        inner = json_object_get_userdata(text);
+        if (!inner) {
+                r = json_parse_any(json_object_get_string(text),
+                                   (size_t) json_object_get_string_len(text), JSON_LIMITS, &inner);
+                if (r < 0)
+                        return r;
+                json_object_set_userdata(text, inner, forget_inner);
+        }
+
+        *ret = inner;
+        return 0;
+}
+
 /* Returns where the text goes on behind the list or object that begins here. */
 static size_t skip_value(const char *text, size_t size, size_t at) {
         size_t depth = 0;

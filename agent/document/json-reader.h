@@ -54,6 +54,10 @@ int json_parse_any(const char *text, size_t size, JsonLimits limits, struct json
 /* The value of a text that is known to be JSON, owned by the caller. NULL: no memory. */
 struct json_object *json_parse_known(const char *text);
 
+/* Parses the JSON in a text that is itself a value of JSON, and keeps the result with it, from which *ret is borrowed: from
+ * then on the same call needs no memory. *ret is NULL where there is no text, or no JSON in it. Returns 0 or -ENOMEM. */
+int json_parse_inner(struct json_object *text, struct json_object **ret);
+
 /* As json_tokener_parse_ex(). Before 0.17 that takes a lack of memory for bad JSON, or leaves a member or a part of a string
  * out, and then errno tells, until it reads the next number, which clears errno: so it gets the text in pieces that end
  * before numbers. *ret_end: size of what was read. Returns 0, also for bad JSON, or -ENOMEM. */

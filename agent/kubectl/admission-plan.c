@@ -60,10 +60,8 @@ static bool is_other_name(const char *asked, const char *found) {
 static int check_container(json_object *template, json_object *pod, const char *container,
                            Error *reterr) {
         const char *asked = template_image(template, container);
-        cleanup(free_p) char *found = NULL;
+        const char *found = template_written_image(pod, container);
 
-        if (template_written_image(pod, container, &found) < 0)
-                return -ENOMEM;
         if (!asked || !found || text_equal(asked, template_image(pod, container)) ||
             !is_other_name(asked, found))
                 return 0;

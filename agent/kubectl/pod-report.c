@@ -110,15 +110,14 @@ static const char *reason_not_running(json_object *status) {
                        ?: object_text(status, "state.terminated.reason");
 }
 
-static int append_part(FILE *to, const Containers *containers, Part part) {
+static void append_part(FILE *to, const Containers *containers, Part part) {
         const char *id = json_get_filled(containers->status, "imageID");
         const char *reason = reason_not_running(containers->status);
         const char *name = json_get_text(containers->spec, "name") ?: "";
-        cleanup(free_p) char *image = NULL;
-        int r = 0;
+        const char *image;
 
         if (part == PART_IMAGE || part == PART_SHORT_IMAGE) {
-                r = template_written_image(containers->pod, name, &image);
+                image = template_written_image(containers->pod, name);
                 append(to, !image || !image[0]  ? "-"
                            : part == PART_IMAGE ? image
                                                 : image_short(image));
@@ -127,7 +126,6 @@ static int append_part(FILE *to, const Containers *containers, Part part) {
                            : id && part == PART_SHORT_ID ? format_short_id(id, FORMAT_BUFFER)
                                                          : id ?: "-");
         }
-        return r;
 }
 
 /* The kubelet does not report what it has mounted. */
@@ -149,18 +147,15 @@ static int join(json_object *pod, Part part, char **ret) {
         char *text = NULL;
         size_t size;
         FILE *to = text_open(&text, &size);
-        bool has_failed = false;
 
         if (!to)
                 return -ENOMEM;
 
         while (containers_next(&containers))
-                has_failed = append_part(to, &containers, part) < 0 || has_failed;
+                append_part(to, &containers, part);
         append_volumes(to, pod, part);
-        if (text_close(to, &text) < 0 || has_failed) {
-                free(text);
+        if (text_close(to, &text) < 0)
                 return -ENOMEM;
-        }
 
         *ret = text;
         return 0;

@@ -36,10 +36,9 @@ int refresh_find_tags(json_object *template, json_object **ret, char **ret_fixed
 
         for (size_t i = 0; r >= 0 && (container = template_container(template, i)); i++) {
                 const char *name = json_get_text(container, "name") ?: "";
-                cleanup(free_p) char *image = NULL;
+                const char *image = template_written_image(template, name);
 
-                r = template_written_image(template, name, &image);
-                if (r >= 0 && image)
+                if (image)
                         r = add_tag(tags, name, image, &fixed, reterr);
         }
         if (r < 0)
@@ -190,13 +189,11 @@ static int add_pinned(json_object *images, const Subject *subject, const char *d
 
 static int plan_container(const Subject *subject, json_object *images, json_object *before) {
         ImageRef written = { .digest = "" }, running;
-        cleanup(free_p) char *image = NULL;
+        const char *image = template_written_image(subject->template, subject->container);
         bool is_current, is_pinned;
         size_t n_started;
-        int r = template_written_image(subject->template, subject->container, &image);
+        int r;
 
-        if (r < 0)
-                return r;
         (void) image_ref_parse(image, SHORT_NAMES_HUB, &written, NULL);
         is_pinned = list_has_text(subject->digests, written.digest);
         is_current = runs_in_pods(subject, &running, &n_started);

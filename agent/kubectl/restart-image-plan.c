@@ -104,15 +104,16 @@ static bool is_same_image(const char *one, const char *other) {
                image_ref_parse(other, SHORT_NAMES_HUB, &b, NULL) >= 0 && image_ref_equal(&a, &b);
 }
 
-/* Ours, {container: value}. The caller owns it. */
-static json_object *read_annotation(json_object *pod, const char *key) {
-        return object_annotation_json(pod, key) ?: json_object_new_object();
+/* A copy of ours, {container: value}, owned by the caller; NULL: no memory. */
+static json_object *copy_annotation(json_object *pod) {
+        json_object *annotation = object_annotation_json(pod, RESTART_ANNOTATION);
+
+        return annotation ? json_copy(annotation) : json_object_new_object();
 }
 
 /* This program wrote the image, and the container was started after that. */
 static bool was_started_since(json_object *pod, const char *container, const char *image) {
-        cleanup(json_object_put_p) json_object *restarted =
-                read_annotation(pod, RESTART_ANNOTATION);
+        json_object *restarted = object_annotation_json(pod, RESTART_ANNOTATION);
         json_object *entry = json_get(restarted, container, json_type_object);
         json_object *starts = json_get(entry, "starts", json_type_object);
         int64_t at_sec = json_get_time(json_get(starts, image, json_type_object), "at");
@@ -142,8 +143,7 @@ static bool is_about_spec(json_object *pod, const char *container, const char *i
 }
 
 int restart_image_check(json_object *pod, const char *container, Error *reterr) {
-        cleanup(json_object_put_p) json_object *updated =
-                read_annotation(pod, ROLLOUT_POD_ANNOTATION);
+        json_object *updated = object_annotation_json(pod, ROLLOUT_POD_ANNOTATION);
         json_object *former = json_get(updated, container, json_type_object);
         const char *id = json_get_text(container_status(pod, container), "containerID") ?: "";
         const char *before = json_get_text(former, "image");
@@ -416,22 +416,21 @@ static int respell(json_object *pod, const char *container, int64_t now_sec, jso
                    json_object *annotation, int64_t *delay_sec, Error *reterr) {
         cleanup(json_object_put_p) json_object *entry = json_object_new_object();
         cleanup(spelling_done) Spelling spelling = { .texts = { NULL } };
-        cleanup(free_p) char *written = NULL;
         json_object *known = json_get(annotation, container, json_type_object);
         json_object *starts = json_get(known, "starts", json_type_object);
         const char *current = template_image(pod, container), *chosen;
+        const char *written = template_written_image(pod, container);
         int64_t n_starts = 0;
-        int r = template_written_image(pod, container, &written);
+        int r;
         bool is_spelled = current && json_is(known, "as", current);
         const char *ran = is_spelled
                                   ? json_get_text(known, "ran")
                                   : json_get_text(container_status(pod, container), "containerID");
 
-        if (r >= 0 && !written)
+        if (!written)
                 return error_set(reterr, ERROR_INVALID, "pod/%s: container %s has no image",
                                  object_name(pod), container);
-        if (r >= 0)
-                r = restart_image_check(pod, container, reterr);
+        r = restart_image_check(pod, container, reterr);
         if (r >= 0)
                 r = list_spellings(pod, container, written, &spelling, reterr);
         if (r < 0)
@@ -488,8 +487,7 @@ static int add_metadata(json_object *metadata, json_object *changes, json_object
 }
 
 int64_t restart_image_began(json_object *pod, const char *container) {
-        cleanup(json_object_put_p) json_object *annotation =
-                read_annotation(pod, RESTART_ANNOTATION);
+        json_object *annotation = object_annotation_json(pod, RESTART_ANNOTATION);
         json_object *starts = json_get(json_get(annotation, container, json_type_object), "starts",
                                        json_type_object);
         const char *image = template_image(pod, container);
@@ -499,8 +497,7 @@ int64_t restart_image_began(json_object *pod, const char *container) {
 
 int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
                         int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr) {
-        cleanup(json_object_put_p) json_object *annotation =
-                read_annotation(pod, RESTART_ANNOTATION);
+        cleanup(json_object_put_p) json_object *annotation = copy_annotation(pod);
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *metadata = identify(pod);
         int64_t delay_sec = 0;
@@ -561,8 +558,7 @@ static bool is_started_by(json_object *pod, const char *container, const char *i
 
 int restart_image_note(json_object *pod, json_object *images, int64_t now_sec,
                        json_object *annotations) {
-        cleanup(json_object_put_p) json_object *annotation =
-                read_annotation(pod, RESTART_ANNOTATION);
+        cleanup(json_object_put_p) json_object *annotation = copy_annotation(pod);
         bool has_start = false;
 
         json_object_object_foreach(images, container, image) {
@@ -581,8 +577,7 @@ int restart_image_note(json_object *pod, json_object *images, int64_t now_sec,
 }
 
 int64_t restart_image_delay(json_object *pod, json_object *images, int64_t now_sec) {
-        cleanup(json_object_put_p) json_object *annotation =
-                read_annotation(pod, RESTART_ANNOTATION);
+        json_object *annotation = object_annotation_json(pod, RESTART_ANNOTATION);
         int64_t longest_sec = 0;
 
         json_object_object_foreach(images, container, image) {
@@ -606,30 +601,24 @@ int64_t restart_image_delay(json_object *pod, json_object *images, int64_t now_s
 }
 
 /* Whether the text of the image is still that of the restart. */
-static int is_respelled(json_object *before, json_object *pod, json_object *annotation,
-                        const char *container, bool *ret) {
+static bool is_respelled(json_object *before, json_object *pod, const char *container) {
+        json_object *annotation = object_annotation_json(pod, RESTART_ANNOTATION);
         json_object *entry = json_get(annotation, container, json_type_object);
-        cleanup(free_p) char *written = NULL;
-        int r = template_written_image(before, container, &written);
+        const char *written = template_written_image(before, container);
 
-        *ret = r >= 0 && written && json_is(entry, "image", written) &&
+        return written && json_is(entry, "image", written) &&
                json_is(entry, "as", template_image(pod, container));
-        return r;
 }
 
 int restart_image_unpatch(json_object *before, json_object *pod, json_object *containers,
                           json_object **ret) {
-        cleanup(json_object_put_p) json_object *annotation =
-                read_annotation(pod, RESTART_ANNOTATION);
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
-        int r = annotation && images ? 0 : -ENOMEM;
+        int r = images ? 0 : -ENOMEM;
 
         for (size_t i = 0; r >= 0 && i < json_object_array_length(containers); i++) {
                 const char *name = json_object_get_string(json_object_array_get_idx(containers, i));
-                bool is_ours;
 
-                r = is_respelled(before, pod, annotation, name, &is_ours);
-                if (r >= 0 && is_ours)
+                if (is_respelled(before, pod, name))
                         r = patch_add_text(images, name, template_image(before, name) ?: "");
         }
         *ret = NULL;

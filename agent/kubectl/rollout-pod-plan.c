@@ -22,8 +22,6 @@
 #define CRASHES_MAX 3       /* with the restart for the new image */
 #define REFUSALS_MAX 2      /* starts of the new container that the runtime refuses */
 
-#define KRUISE_STATE "apps.kruise.io/inplace-update-state"
-
 static json_object *condition_of(json_object *pod, const char *type) {
         return json_find(object_at(pod, "status.conditions"), "type", type);
 }
@@ -102,7 +100,7 @@ typedef struct Subject {
         const RolloutView *view;
         json_object *pod;
         json_object *images;  /* images that it should have */
-        json_object *former;  /* see read_former(); owned */
+        json_object *former;  /* see read_former() */
         json_object *noted;   /* see RolloutView */
         const char *since;    /* the record's */
         const char *revision; /* which it should name; NULL: none */
@@ -118,10 +116,6 @@ static Subject subject_make(const RolloutView *view, json_object *record, json_o
                 .noted = json_get(view->noted, object_name(pod), json_type_object),
                 .revision = view_target_revision(view, record),
         };
-}
-
-static void subject_done(Subject *subject) {
-        json_object_put(subject->former);
 }
 
 /* A pod that was not ready when it got the images says little about them, whether it runs them or not. */
@@ -368,7 +362,7 @@ static bool is_any_of(const char *text, const char *const *texts, size_t n) {
 static bool ran_before_update(json_object *pod, const char *container) {
         const char *started =
                 object_text(container_status(pod, container), "lastState.terminated.startedAt");
-        cleanup(json_object_put_p) json_object *state = object_annotation_json(pod, KRUISE_STATE);
+        json_object *state = object_annotation_json(pod, KRUISE_STATE_ANNOTATION);
         const char *changed = json_get_text(state, "updateTimestamp");
 
         return started && changed && strcmp(started, changed) <= 0;
@@ -749,7 +743,7 @@ static bool is_awaited(const Subject *subject) {
 }
 
 int pod_state_read(const RolloutView *view, json_object *record, json_object *pod, PodState *ret) {
-        cleanup(subject_done) Subject subject = subject_make(view, record, pod);
+        const Subject subject = subject_make(view, record, pod);
         int r;
 
         *ret = (PodState){ .pod = json_object_get(pod),
@@ -832,7 +826,7 @@ static bool counts_as_unready(const Subject *subject, json_object *record) {
 }
 
 bool pod_has_gone_back(json_object *pod, json_object *record) {
-        cleanup(json_object_put_p) json_object *former = read_former(pod);
+        json_object *former = read_former(pod);
 
         if (!former || record_is_undo(record))
                 return false;
@@ -849,7 +843,7 @@ bool pod_has_gone_back(json_object *pod, json_object *record) {
 
 /* Notes the containers that run now, so that the new ones can be distinguished from them. */
 json_object *pod_make_former(const RolloutView *view, json_object *pod, json_object *record) {
-        cleanup(subject_done) Subject subject = subject_make(view, record, pod);
+        const Subject subject = subject_make(view, record, pod);
         cleanup(json_object_put_p) json_object *former = json_object_new_object();
 
         json_object_object_foreach(subject.images, container, image) {

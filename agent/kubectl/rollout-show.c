@@ -150,11 +150,9 @@ static int format_images(json_object *pod, json_object *record, char **ret) {
         if (!stream)
                 return -ENOMEM;
         json_object_object_foreach(record_target(record), container, ignored) {
-                cleanup(free_p) char *image = NULL;
+                const char *image = template_written_image(pod, container);
 
                 (void) ignored;
-                if (template_written_image(pod, container, &image) < 0)
-                        continue;
                 (void) fprintf(stream, "%s%s", is_first ? "" : ",",
                                !image     ? "-"
                                : is_whole ? image

@@ -41,11 +41,10 @@ static json_object *written_images(json_object *pod, json_object *containers) {
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
 
         json_object_object_foreach(containers, container, ignored) {
-                cleanup(free_p) char *image = NULL;
+                const char *image = template_written_image(pod, container);
 
                 (void) ignored;
-                if (template_written_image(pod, container, &image) < 0 ||
-                    (image && patch_add_text(images, container, image) < 0))
+                if (image && patch_add_text(images, container, image) < 0)
                         return NULL;
         }
         return take_ptr(images);

@@ -19,6 +19,7 @@
 #include "agent/kube/pages.h"
 #include "agent/kube/retry.h"
 #include "agent/kube/watch.h"
+#include "agent/kubectl/workload.h"
 #include "agent/view/output.h"
 #include "agent/view/terminal.h"
 
@@ -363,7 +364,9 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
 
         r = json_parse_without(reply->body, reply->size, KUBE_MANAGED_FIELDS, exchange->depth,
                                &exchange->body, &exchange->error);
-        return exchange->error.kind != ERROR_NONE ? 0 : r;
+        if (exchange->error.kind != ERROR_NONE)
+                return 0;
+        return r < 0 ? r : object_parse_notes(exchange->body);
 }
 
 /* The body of the answer is no secret: it needs no wiping. */
@@ -588,7 +591,9 @@ static int list_as(Session *session, const KubePath *path, const char *accept, S
 
                 items = json_get(page, "items", json_type_array);
                 for (size_t i = 0; items && i < json_object_array_length(items); i++) {
-                        r = on_item(json_object_array_get_idx(items, i), userdata);
+                        json_object *item = json_object_array_get_idx(items, i);
+
+                        r = object_parse_notes(item) ?: on_item(item, userdata);
                         if (r < 0)
                                 return r;
                 }
@@ -786,7 +791,7 @@ static int on_redraw(void *userdata) {
 
 static int on_object(const KubeObject *object, void *userdata) {
         FollowedWatch *followed = userdata;
-        int r = followed->on_object(object, followed->userdata);
+        int r = object_parse_notes(object->json) ?: followed->on_object(object, followed->userdata);
 
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }

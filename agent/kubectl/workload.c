@@ -15,6 +15,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/pod/gate-spec.h"
 
 #define KRUISE_GROUP "apps.kruise.io"
 #define INTEGER_MAX (INT64_C(1) << 53) /* as in other JSON readers */
@@ -195,13 +196,28 @@ const char *object_annotation(json_object *object, const char *key) {
         return json_get_text(object_at(object, "metadata.annotations"), key);
 }
 
-json_object *object_annotation_json(json_object *object, const char *key) {
-        const char *text = object_annotation(object, key);
-        cleanup(json_object_put_p) json_object *json = NULL;
+static json_object *annotation_of(json_object *object, const char *key) {
+        return json_get(object_at(object, "metadata.annotations"), key, json_type_string);
+}
 
-        if (text)
-                (void) json_parse(text, strlen(text), &json, NULL);
-        return json_object_is_type(json, json_type_object) ? take_ptr(json) : NULL;
+json_object *object_annotation_json(json_object *object, const char *key) {
+        json_object *json;
+
+        (void) json_parse_inner(annotation_of(object, key), &json);
+        return json_object_is_type(json, json_type_object) ? json : NULL;
+}
+
+int object_parse_notes(json_object *object) {
+        static const char *const keys[] = { ROLLOUT_POD_ANNOTATION, RESTART_ANNOTATION,
+                                            KRUISE_STATE_ANNOTATION };
+        json_object *gate =
+                json_find(object_list(object, "status.conditions"), "type", GATE_CONDITION);
+        json_object *ignored;
+        int r = json_parse_inner(json_get(gate, "message", json_type_string), &ignored);
+
+        for (size_t i = 0; r >= 0 && i < sizeof(keys) / sizeof(keys[0]); i++)
+                r = json_parse_inner(annotation_of(object, keys[i]), &ignored);
+        return r;
 }
 
 bool list_has_text(json_object *list, const char *text) {
@@ -510,29 +526,24 @@ int template_expand_images(json_object *template, json_object *images, json_obje
         return 0;
 }
 
-/* The container's entry in an annotation; *ret_all is what it is part of, owned by the caller. NULL: it has none. */
-static json_object *find_note(json_object *template, const char *annotation, const char *container,
-                              json_object **ret_all) {
-        *ret_all = object_annotation_json(template, annotation);
-        return json_get(*ret_all, container, json_type_object);
+/* The container's entry in an annotation; NULL: it has none. */
+static json_object *find_note(json_object *template, const char *annotation,
+                              const char *container) {
+        return json_get(object_annotation_json(template, annotation), container, json_type_object);
 }
 
-int template_written_image(json_object *template, const char *container, char **ret) {
+const char *template_written_image(json_object *template, const char *container) {
         const char *image = template_image(template, container);
-        cleanup(json_object_put_p) json_object *restarted = NULL;
-        json_object *entry = find_note(template, RESTART_ANNOTATION, container, &restarted);
+        json_object *entry = find_note(template, RESTART_ANNOTATION, container);
 
-        if (image && entry && json_is(entry, "as", image))
-                image = json_get_filled(entry, "image") ?: image;
-        return text_copy(image, ret);
+        return image && json_is(entry, "as", image) ? json_get_filled(entry, "image") ?: image
+                                                    : image;
 }
 
 /* The digest of a restart is known to be the written image's, and not that of the image before an update. */
 static bool is_true_spelling(json_object *pod, const char *container, const char *written) {
-        cleanup(json_object_put_p) json_object *restarted = NULL;
-        cleanup(json_object_put_p) json_object *updated = NULL;
-        json_object *entry = find_note(pod, RESTART_ANNOTATION, container, &restarted);
-        json_object *former = find_note(pod, ROLLOUT_POD_ANNOTATION, container, &updated);
+        json_object *entry = find_note(pod, RESTART_ANNOTATION, container);
+        json_object *former = find_note(pod, ROLLOUT_POD_ANNOTATION, container);
         const char *before = json_get_text(former, "image");
         const char *ran = json_get_text(entry, "ran");
 
@@ -544,12 +555,11 @@ static bool is_true_spelling(json_object *pod, const char *container, const char
 bool template_has_images(json_object *template, json_object *images) {
         json_object_object_foreach(images, container, image) {
                 const char *expected = json_object_get_string(image);
-                cleanup(free_p) char *written = NULL;
+                const char *written = template_written_image(template, container);
 
                 if (text_equal(template_image(template, container), expected))
                         continue;
-                if (template_written_image(template, container, &written) < 0 ||
-                    !text_equal(written, expected) ||
+                if (!text_equal(written, expected) ||
                     !is_true_spelling(template, container, written))
                         return false;
         }

@@ -57,8 +57,12 @@ int64_t object_integer(json_object *object, const char *path);
 json_object *object_list(json_object *object, const char *path);
 /* Borrowed; NULL: there is none. */
 const char *object_annotation(json_object *object, const char *key);
-/* The JSON object in an annotation, owned by the caller; NULL: there is none, or another text. */
+/* The JSON object in an annotation; NULL: there is none, or another text. Borrowed. It needs no memory where
+ * object_parse_notes() has been called before. */
 json_object *object_annotation_json(json_object *object, const char *key);
+/* Parses the annotations and the message of a pod in which updates and restarts note what they have done, so that nothing that
+ * is decided later can take a lack of memory for a pod without them. Returns 0 or -ENOMEM. */
+int object_parse_notes(json_object *object);
 /* An array of texts that contains this one. */
 bool list_has_text(json_object *list, const char *text);
 const char *object_name(json_object *object);
@@ -134,9 +138,11 @@ int template_expand_images(json_object *template, json_object *images, json_obje
 /* An annotation of a pod: {container: {"image", "id"}} at the time of an update's patch, of containers that it replaces. */
 #define ROLLOUT_POD_ANNOTATION "inplaced.io/updated-containers"
 
-/* The image as it was written before a restart spelled it otherwise. The caller owns *ret, which is NULL if there is no such
- * container. */
-int template_written_image(json_object *template, const char *container, char **ret);
+/* OpenKruise's annotation of a pod that it has updated in place. */
+#define KRUISE_STATE_ANNOTATION "apps.kruise.io/inplace-update-state"
+
+/* The image as it was written before a restart spelled it otherwise. Borrowed; NULL: there is no such container. */
+const char *template_written_image(json_object *template, const char *container);
 
 /* All images that the object of container names and images has are the template's, in either spelling. The digest of
  * a restart counts for none of an update if it may come from a container from before that update. */

@@ -8,10 +8,12 @@
 #include <json-c/json.h>
 #include <stdlib.h>
 
-static inline struct json_object *copy_json(struct json_object *source) {
-        struct json_object *copy = NULL;
+#include "agent/document/json-patch.h"
 
-        if (source && json_object_deep_copy(source, &copy, NULL) < 0)
+static inline struct json_object *copy_json(struct json_object *source) {
+        struct json_object *copy = source ? json_copy(source) : NULL;
+
+        if (source && !copy)
                 abort();
         return copy;
 }

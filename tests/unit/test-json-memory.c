@@ -125,3 +125,36 @@ TEST(test_merge_patch) {
                         assert_whole(json, "{\"a\":{\"b\":2},\"e\":\"y\",\"d\":[1]}");
         } while (has_failed);
 }
+
+/* Once it was parsed, it is there without memory, and a copy of the text is a text. */
+TEST(test_inner) {
+        cleanup(json_object_put_p) json_object *json =
+                json_tokener_parse("{\"a\":\"{\\\"b\\\":[1]}\",\"c\":\"{\",\"d\":1}");
+        json_object *text = json_get(json, "a", json_type_string), *inner = NULL;
+        cleanup(json_object_put_p) json_object *copy = NULL;
+        bool has_failed;
+        int r;
+
+        do {
+                failing_memory_begin();
+                r = json_parse_inner(text, &inner);
+                has_failed = failing_memory_end();
+                assert_true(r == 0 || (has_failed && r == -ENOMEM && !inner));
+        } while (r < 0);
+        assert_whole(inner, "{\"b\":[1]}");
+
+        failing_memory.nth = 0;
+        failing_memory_begin();
+        assert_ok(json_parse_inner(text, &inner));
+        assert_false(failing_memory_end());
+        assert_whole(inner, "{\"b\":[1]}");
+
+        assert_ok(json_parse_inner(json_get(json, "c", json_type_string), &inner));
+        assert_null(inner);
+        assert_ok(json_parse_inner(json_get(json, "d", json_type_int), &inner));
+        assert_null(inner);
+
+        copy = json_copy(json);
+        assert_true(json_object_equal(copy, json));
+        assert_null(json_object_get_userdata(json_get(copy, "a", json_type_string)));
+}

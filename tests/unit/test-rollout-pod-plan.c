@@ -7,6 +7,7 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kubectl/rollout-pod-plan.h"
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
@@ -455,6 +456,16 @@ static const PhaseCase phase_rows[] = {
 };
 /* clang-format on */
 
+static void check_state(const PhaseCase *row, const PodState *now) {
+        if (now->phase != row->phase)
+                fail_msg("%s: it is %s, not %s", row->name, rollout_phase_to_string(now->phase),
+                         rollout_phase_to_string(row->phase));
+        if (row->reason && !text_equal(now->reason, row->reason))
+                fail_msg("%s: \"%s\" instead of \"%s\"", row->name, or_else(now->reason, ""),
+                         or_else(row->reason, ""));
+}
+
+/* A lack of memory is no other phase. */
 static void check_phase(const PhaseCase *row) {
         cleanup(json_object_put_p) json_object *pod = make_pod(&row->pod);
         cleanup(json_object_put_p) json_object *workload = make_workload(row->min_ready_sec);
@@ -474,17 +485,24 @@ static void check_phase(const PhaseCase *row) {
                 .noted = noted,
                 .now_sec = NOW_SEC,
         };
-        cleanup(pod_state_done) PodState now;
+        bool has_failed;
 
         if (row->since)
                 json_object_object_add(record, "since", json_object_new_string(row->since));
-        assert_true(pod_state_read(&view, record, pod, &now) >= 0);
-        if (now.phase != row->phase)
-                fail_msg("%s: it is %s, not %s", row->name, rollout_phase_to_string(now.phase),
-                         rollout_phase_to_string(row->phase));
-        if (row->reason && !text_equal(now.reason, row->reason))
-                fail_msg("%s: \"%s\" instead of \"%s\"", row->name, or_else(now.reason, ""),
-                         or_else(row->reason, ""));
+        do {
+                cleanup(pod_state_done) PodState now = { .pod = NULL };
+                int r;
+
+                failing_memory_begin();
+                r = object_parse_notes(pod);
+                if (r >= 0)
+                        r = pod_state_read(&view, record, pod, &now);
+                has_failed = failing_memory_end();
+                if (r >= 0)
+                        check_state(row, &now);
+                else
+                        assert_true(has_failed && r == -ENOMEM);
+        } while (has_failed);
 }
 
 TEST(test_phase) {
