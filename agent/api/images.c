@@ -55,10 +55,12 @@ static void image_messages_done(ImageMessages *messages) {
 
 /* Adds the layers on demand and the requesters of the image by one of its names. */
 static int add_known(ImageEntry *entry, const Api *api, const char *reference) {
-        const Image *image = images_find_reference(api->images, reference);
+        Image *image;
+        int r;
 
+        r = images_find_reference(api->images, reference, &image);
         if (!image)
-                return 0;
+                return r;
 
         if (image_id_equal(image_status(image)->image_id, entry->id))
                 entry->message.on_demand =

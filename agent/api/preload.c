@@ -235,7 +235,19 @@ static int on_gone(RpcRequest *request, void *userdata) {
         return r < 0 ? r : 0;
 }
 
+static int find_item(const Preload *preload, PreloadItem *item) {
+        Image *image;
+        int r;
+
+        r = images_find(preload->api->images, item->name, item->tag, &image);
+        if (r >= 0)
+                item->image = image;
+        return r;
+}
+
 static int preload_on_image(Preload *preload, const Image *image) {
+        int r;
+
         for (size_t i = 0; i < preload->n_items; i++) {
                 PreloadItem *item = &preload->items[i];
 
@@ -243,8 +255,11 @@ static int preload_on_image(Preload *preload, const Image *image) {
                         continue;
 
                 /* The name may mean another image by now. */
-                if (!is_requested(preload, image))
-                        item->image = images_find(preload->api->images, item->name, item->tag);
+                if (!is_requested(preload, image)) {
+                        r = find_item(preload, item);
+                        if (r < 0)
+                                return r;
+                }
 
                 item->is_pending = true;
                 if (item->image == image && !image_requests(image))
@@ -623,10 +638,11 @@ static int preload_ask(Preload *preload, const PreloadMessage *message) {
         if (r < 0)
                 return r;
 
-        for (size_t i = 0; i < preload->n_items; i++)
+        for (size_t i = 0; r >= 0 && i < preload->n_items; i++)
                 if (preload->items[i].name)
-                        preload->items[i].image =
-                                images_find(images, preload->items[i].name, preload->items[i].tag);
+                        r = find_item(preload, &preload->items[i]);
+        if (r < 0)
+                return r;
 
         /* A caller that does not wait leaves once the request is accepted. */
         return preload->detach ? state_file_write_now(preload->api->state_file) : 0;
@@ -728,19 +744,17 @@ static int cancel_request(Api *api, const Peer *peer, const char *id, Error *ret
 }
 
 /* An image that was never requested has no requests. */
-static int find_image(const Api *api, const char *text, const Image **ret, Error *reterr) {
+static int find_image(const Api *api, const char *text, Image **ret, Error *reterr) {
         ImageRef ref;
         int r;
 
         r = image_ref_parse(text, images_short_names(api->images), &ref, reterr);
-        if (r >= 0)
-                *ret = images_find_reference(api->images, text);
-        return r;
+        return r < 0 ? r : images_find_reference(api->images, text, ret);
 }
 
 static int cancel(Api *api, const Peer *peer, const CancelMessage *message, RequestedBy *requested,
                   Error *reterr) {
-        const Image *image = NULL;
+        Image *image = NULL;
         int n, r;
 
         if (!message->request_id[0] == !message->image[0])

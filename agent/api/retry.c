@@ -127,10 +127,12 @@ static const char *why_not(Image *image) {
 }
 
 static int retry_one(Api *api, const char *text, Results *results) {
-        Image *image = images_find_reference(api->images, text);
+        Image *image;
         int r;
 
-        r = image ? force(image, may_be_retried) : 0;
+        r = images_find_reference(api->images, text, &image);
+        if (image)
+                r = force(image, may_be_retried);
         if (r < 0)
                 return r;
 

@@ -38,10 +38,12 @@ static const char *describe(const Image *image, bool is_unpinned) {
 }
 
 static int unpin_one(Api *api, const Peer *peer, char *text, ResultMessage *result) {
-        Image *image = images_find_reference(api->images, text);
+        Image *image;
         int r;
 
-        r = image ? image_unpin(image, may_unpin, peer) : 0;
+        r = images_find_reference(api->images, text, &image);
+        if (image)
+                r = image_unpin(image, may_unpin, peer);
         if (r < 0)
                 return r;
 

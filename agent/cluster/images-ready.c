@@ -98,7 +98,6 @@ static ReadyState find_state(const Image *image, const ImageStatus *status, bool
 static int add_image(const char *owner, const DesiredImage *desired, void *userdata) {
         ReadyList *list = userdata;
         const ImagesReady *ready = list->ready;
-        const Image *image = images_find_desired(ready->options.images, desired);
         ReadyImage new = {
                 .name = desired->name,
                 .tag = desired->tag,
@@ -106,6 +105,12 @@ static int add_image(const char *owner, const DesiredImage *desired, void *userd
         };
         ReadyImage *same = find_image(list->images, list->n_images, new.digest);
         const ReadyImage *before = find_image(ready->images, ready->n_images, new.digest);
+        Image *image;
+        int r;
+
+        r = images_find_desired(ready->options.images, desired, &image);
+        if (r < 0)
+                return r;
 
         if (image && image_status(image)->step == IMAGE_STEP_WAITING_FOR_SLOT)
                 list->wait = image_status(image)->message;

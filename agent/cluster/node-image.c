@@ -174,11 +174,14 @@ static int set_done(ClusterNodeImage *node_image) {
         for (size_t i = 0; i < node_image->desired_images.n_items; i++) {
                 const DesiredImage *desired = &node_image->desired_images.items[i];
                 cleanup(image_status_done) ImageStatus status = { 0 };
-                Image *image = images_find_desired(node_image->images, desired);
                 json_object *entry = status_find_finished(node_image->status, desired->name,
                                                           desired->tag, desired->version);
+                Image *image;
                 int r;
 
+                r = images_find_desired(node_image->images, desired, &image);
+                if (r < 0)
+                        return r;
                 if (!image || !entry)
                         continue;
 
@@ -267,8 +270,12 @@ static void status_list_done(StatusList *list) {
 
 static int add_entry(const char *owner, const DesiredImage *desired, void *userdata) {
         StatusList *list = userdata;
-        const Image *image = images_find_desired(list->images, desired);
+        Image *image;
+        int r;
 
+        r = images_find_desired(list->images, desired, &image);
+        if (r < 0)
+                return r;
         if (array_grow(&list->entries, list->n_entries, sizeof(StatusEntry)) < 0)
                 return -ENOMEM;
 

@@ -747,29 +747,37 @@ Image *images_get(const Images *images, size_t i) {
         return images->index.items[i];
 }
 
-Image *images_find(const Images *images, const char *name, const char *tag) {
+int images_find(const Images *images, const char *name, const char *tag, Image **ret) {
         cleanup(free_p) char *key = NULL;
+        int r;
 
-        return image_key_of(name, tag, images->context.short_names, &key) < 0
-                       ? NULL
-                       : images_find_key(images, key);
+        r = image_key_of(name, tag, images->context.short_names, &key);
+        *ret = r < 0 ? NULL : images_find_key(images, key);
+        return r;
 }
 
-Image *images_find_desired(const Images *images, const DesiredImage *desired) {
+int images_find_desired(const Images *images, const DesiredImage *desired, Image **ret) {
         cleanup(free_p) char *name = NULL;
+        int r;
 
-        return full_name(desired, &name) < 0 ? NULL : images_find(images, name, desired->tag);
+        *ret = NULL;
+        r = full_name(desired, &name);
+        return r < 0 ? r : images_find(images, name, desired->tag, ret);
 }
 
-Image *images_find_reference(const Images *images, const char *text) {
+int images_find_reference(const Images *images, const char *text, Image **ret) {
         cleanup(free_p) char *key = NULL;
         ImageRef ref;
+        int r;
 
-        if (image_ref_parse(text, images->context.short_names, &ref, NULL) < 0 ||
-            image_ref_canonical_reference(&ref, &key) < 0)
-                return NULL;
+        *ret = NULL;
+        if (image_ref_parse(text, images->context.short_names, &ref, NULL) < 0)
+                return 0;
 
-        return images_find_key(images, key);
+        r = image_ref_canonical_reference(&ref, &key);
+        if (r >= 0)
+                *ret = images_find_key(images, key);
+        return r;
 }
 
 Image *images_find_key(const Images *images, const char *key) {

@@ -114,10 +114,11 @@ const DiskGuard *images_disk(const Images *images);
 /* In the order of their keys, so that the tags of a name stand together. */
 size_t images_count(const Images *images);
 Image *images_get(const Images *images, size_t i);
-Image *images_find(const Images *images, const char *name, const char *tag);
-Image *images_find_desired(const Images *images, const DesiredImage *desired);
-/* Finds an image by a reference as people write it. NULL: none, or not a reference. */
-Image *images_find_reference(const Images *images, const char *text);
+/* These set *ret to NULL if there is no such image. */
+int images_find(const Images *images, const char *name, const char *tag, Image **ret);
+int images_find_desired(const Images *images, const DesiredImage *desired, Image **ret);
+/* Finds an image by a reference as people write it; a text that is not one has none. */
+int images_find_reference(const Images *images, const char *text, Image **ret);
 Image *images_find_key(const Images *images, const char *key);
 
 typedef struct ImagesWork {

@@ -679,11 +679,14 @@ static int restore_tag(Images *images, json_object *root, const DesiredImage *de
 /* Shows the outcome as the image's status if no other one is known: none may be pulling it any more. */
 static int restore_outcome(Images *images, const char *name, const char *tag,
                            ImageStatus *outcome) {
-        const Image *image = images_find(images, name, tag);
+        Image *image;
+        int r;
 
-        return image && !image_phase_is_final(image_status(image)->phase)
-                       ? images_restore(images, name, tag, outcome)
-                       : 0;
+        r = images_find(images, name, tag, &image);
+        if (r < 0 || !image || image_phase_is_final(image_status(image)->phase))
+                return r;
+
+        return images_restore(images, name, tag, outcome);
 }
 
 /* A request without a status has expired. */

@@ -149,9 +149,10 @@ static void assert_no_write(void) {
 
 /* The owners of a desired image, with a space behind each. */
 static void assert_owners(const char *tag, const char *owners) {
-        const Image *image = images_find(f.images, "nginx", tag);
         char found[256] = "";
+        Image *image;
 
+        assert_ok(images_find(f.images, "nginx", tag, &image));
         for (const ImageRequest *request = image ? image_requests(image) : NULL; request;
              request = request->next) {
                 strcat(found, request->owner);
@@ -216,13 +217,13 @@ TEST_SET_UP(test_gone) {
 
 /* Another writer has finished it: it is not pulled, and its entry stays as it is. */
 TEST_SET_UP(test_finished_by_another) {
+        Image *image;
+
         start_synced(NGINX ",'status':{'desired':1,'succeeded':1,'failed':0,'pulling':0,"
                            "'imageStatuses':{'nginx':{'tags':[{'tag':'1','version':3,"
                            "'phase':'Succeeded','completionTime':'2026-01-01T00:00:00Z'}]}}}");
-        assert_int_equal(image_status_for(images_find(f.images, "nginx", "1"), "nodeimage/u-1",
-                                          "nginx")
-                                 ->phase,
-                         IMAGE_SUCCEEDED);
+        assert_ok(images_find(f.images, "nginx", "1", &image));
+        assert_int_equal(image_status_for(image, "nodeimage/u-1", "nginx")->phase, IMAGE_SUCCEEDED);
         assert_no_write();
 }
 

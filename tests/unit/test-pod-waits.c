@@ -65,7 +65,10 @@ static void run(void) {
 }
 
 static const ImageStatus *status_of(const char *name) {
-        return image_status(images_find(f.images, name, "1"));
+        Image *image;
+
+        assert_ok(images_find(f.images, name, "1", &image));
+        return image_status(image);
 }
 
 /* Two images that are being pulled. */

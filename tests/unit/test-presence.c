@@ -48,7 +48,10 @@ static void await_call(const char *method) {
 }
 
 static ImagePhase phase_of(const char *name) {
-        return image_status(images_find(f.images, name, "1"))->phase;
+        Image *image;
+
+        assert_ok(images_find(f.images, name, "1", &image));
+        return image_status(image)->phase;
 }
 
 static ImagePhase phase(void) {

@@ -6,6 +6,7 @@
  * The images are real, on a node without a runtime: none is ever pulled.
  */
 
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/idle-images.h"
 #include "tests/unit/unit.h"
 
@@ -76,6 +77,16 @@ static void assert_images(const char *expected) {
         assert_string_equal(text, expected);
 }
 
+/* Checks the key of the image that the search finds or "none"; also that no image is missed when memory is short. */
+#define ASSERT_FOUND(find, argument, key)                                                    \
+        do {                                                                                 \
+                Image *image;                                                                \
+                                                                                             \
+                ASSERT_WITHOUT_MEMORY(find(f.images, argument, &image), 0,                   \
+                                      assert_string_equal(image ? image_key(image) : "none", \
+                                                          key));                             \
+        } while (0)
+
 /* Two spellings in one folder are one image to containerd and two to CRI-O. */
 TEST_SET_UP(test_two_spellings) {
         request("file/a", false, NAMES("nginx", "docker.io/library/nginx"));
@@ -102,10 +113,10 @@ TEST_SET_UP(test_known_before) {
                       "file/a/docker.io/library/nginx file/a/index.docker.io/nginx; "
                       "nginx:1 (nginx): file/a/nginx request/b/nginx; ");
 
-        assert_non_null(images_find_reference(f.images, "nginx:1"));
-        assert_string_equal(image_key(images_find_reference(f.images, "docker.io/nginx:1")),
-                            "docker.io/library/nginx:1");
-        assert_null(images_find_reference(f.images, "library/nginx:1"));
+        ASSERT_FOUND(images_find_reference, "nginx:1", "nginx:1");
+        ASSERT_FOUND(images_find_reference, "docker.io/nginx:1", "docker.io/library/nginx:1");
+        ASSERT_FOUND(images_find_reference, "library/nginx:1", "none");
+        ASSERT_FOUND(images_find_reference, "no reference", "none");
 }
 
 /* An owner may still give up a request whose image got another name. */
@@ -130,9 +141,8 @@ TEST_SET_UP(test_cluster) {
                       "quay.io/x:1 (quay.io/x): nodeimage/u/quay.io/x; ");
 
         assert_ok(desired_image_init(&desired, "foo/evil", "1"));
-        assert_string_equal(image_key(images_find_desired(f.images, &desired)), "foo/evil:1");
+        ASSERT_FOUND(images_find_desired, &desired, "foo/evil:1");
         desired.is_hub = true;
-        assert_string_equal(image_key(images_find_desired(f.images, &desired)),
-                            "docker.io/foo/evil:1");
+        ASSERT_FOUND(images_find_desired, &desired, "docker.io/foo/evil:1");
         desired_image_done(&desired);
 }
