@@ -383,7 +383,8 @@ static void on_reachable(void *userdata) {
         if (r >= 0 && agent->recreate)
                 r = recreate_kick(agent->recreate);
         if (r >= 0 && agent->probes)
-                (void) probes_kick(agent->probes);
+                r = probes_kick(agent->probes);
+        loop_end_on_failure(agent->event, r);
 }
 
 /* Names the option. A kubeconfig that is missing may be written later, as by kubeadm: the service
@@ -450,7 +451,8 @@ static void on_outcome(const Image *image, void *userdata) {
         Agent *agent = userdata;
 
         if (agent->inplace)
-                (void) inplace_image_changed(agent->inplace, image_key(image));
+                loop_end_on_failure(agent->event,
+                                    inplace_image_changed(agent->inplace, image_key(image)));
 }
 
 static void on_done(const Image *image, const ImageRequest *request, void *userdata) {

@@ -65,6 +65,11 @@ int loop_add_defer(sd_event *event, sd_event_source **ret, sd_event_handler_t ha
         return r < 0 ? r : finish(source, ret);
 }
 
+void loop_end_on_failure(sd_event *event, int r) {
+        if (r < 0)
+                (void) sd_event_exit(event, r);
+}
+
 static int on_deferred(sd_event_source *source, void *userdata) {
         const Deferred *deferred = userdata;
 
@@ -89,10 +94,10 @@ void deferred_done(Deferred *deferred) {
 int deferred_request(Deferred *deferred) {
         int r;
 
-        if (!deferred->source)
-                return loop_add_defer(deferred->event, &deferred->source, on_deferred, deferred);
-
-        r = sd_event_source_set_enabled(deferred->source, SD_EVENT_ONESHOT);
+        r = deferred->source
+                    ? sd_event_source_set_enabled(deferred->source, SD_EVENT_ONESHOT)
+                    : loop_add_defer(deferred->event, &deferred->source, on_deferred, deferred);
+        loop_end_on_failure(deferred->event, r);
         return r < 0 ? r : 0;
 }
 

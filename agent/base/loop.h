@@ -36,6 +36,9 @@ int loop_add_inotify_fd(sd_event *event, sd_event_source **ret, int fd, uint32_t
 int loop_add_defer(sd_event *event, sd_event_source **ret, sd_event_handler_t handler,
                    void *userdata);
 
+/* For a callback that cannot return what failed: a negative errno ends the loop, as that of a handler does. */
+void loop_end_on_failure(sd_event *event, int r);
+
 /* Returns the monotonic time at which this turn of the loop began. */
 uint64_t loop_now_usec(sd_event *event);
 
@@ -49,7 +52,8 @@ uint64_t loop_now_usec(sd_event *event);
  */
 typedef int (*LoopCall)(void *userdata);
 
-/* A call in the next turn of the loop, however often it is requested until then. */
+/* A call in the next turn of the loop, however often it is requested until then. A request that fails ends the loop,
+ * since most of those who make it cannot report it, and the call would never come. */
 typedef struct Deferred {
         sd_event *event;
         sd_event_source *source; /* NULL until the first request */

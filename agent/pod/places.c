@@ -169,7 +169,6 @@ int place_take(Place *place, Places *places, const char *pod, LoopCall on_given,
         return 0;
 }
 
-/* Without memory for the event, a waiting place is given at the next release. */
 void place_release(Place *place) {
         PlaceOwner *owner = place->owner;
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "agent/base/loop.h"
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/unit.h"
 
@@ -191,6 +192,34 @@ TEST_F(test_deferred_runs_once, Owner *owner) {
                         assert_ok(deferred_request(&owner->deferred));
                 assert_calls(owner, 0, 1);
         }
+}
+
+/* The callers that cannot report it rely on that: the call does not come. */
+TEST_F(test_deferred_without_memory, Owner *owner) {
+        bool has_failed;
+        unsigned n = 0;
+
+        do {
+                int r;
+
+                failing_memory_begin();
+                r = deferred_request(&owner->deferred);
+                has_failed = failing_memory_end();
+                assert_int_equal(r, has_failed ? -ENOMEM : 0);
+                if (has_failed) {
+                        int code = 0;
+
+                        n++;
+                        assert_ok(sd_event_get_exit_code(owner->event, &code));
+                        assert_int_equal(code, -ENOMEM);
+                        assert_int_equal(sd_event_loop(owner->event), -ENOMEM);
+                        sd_event_unref(owner->event);
+                        assert_ok(sd_event_new(&owner->event));
+                        deferred_init(&owner->deferred, owner->event, on_call, owner);
+                }
+        } while (has_failed);
+        assert_true(n > 0);
+        assert_calls(owner, 0, 1);
 }
 
 TEST_F(test_deferred_requests_itself, Owner *owner) {
