@@ -276,6 +276,22 @@ def test_bad_call(agent, method, message, code):
     assert complaints(agent) == []
 
 
+def test_compressed_call(agent):
+    """A compressed message is refused, since a small one may be a large one."""
+    before = agent.memory().anonymous
+    options = [("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(f"unix:{agent.socket}", options=options) as channel:
+        call = channel.unary_unary(PATH + "GetVersion")
+        for _ in range(3):
+            with pytest.raises(grpc.RpcError) as error:
+                call(bytes(100 << 20), timeout=60 * SLOWLY, compression=grpc.Compression.Gzip)
+            assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED, error.value
+    if not sanitizers.NAME:
+        assert agent.memory().anonymous - before < 20_000
+    pull_another(agent)
+    assert complaints(agent) == []
+
+
 def test_stranger(agent):
     """Users other than root and the group are hung up on, even where the mode lets all in.
 
