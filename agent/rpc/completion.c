@@ -101,10 +101,13 @@ static void *completion_thread(void *userdata) {
 }
 
 /* gRPC's own threads check their timers several times a second, for ever. They inherit this timer
- * slack, so that the kernel can wake them together; none of their timers needs more precision. */
+ * slack, so that the kernel can wake them together; none of their timers needs more precision.
+ *
+ * gRPC would write to stderr what is wrong in a peer's header, with the peer's bytes as they are, and wait there. */
 static void start_grpc(void) {
         int slack_nsec = prctl(PR_GET_TIMERSLACK);
 
+        (void) setenv("GRPC_VERBOSITY", "none", /* overwrite= */ 0);
         (void) prctl(PR_SET_TIMERSLACK, GRPC_TIMER_SLACK_NSEC);
         grpc_init();
         (void) prctl(PR_SET_TIMERSLACK, slack_nsec > 0 ? (unsigned long) slack_nsec : 0);

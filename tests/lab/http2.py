@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -25,8 +26,8 @@ def settings(window: int | None = None) -> bytes:
     return frame(SETTINGS, 0, 0, payload)
 
 
-def request(stream: int, path: str, message: bytes | None = b"") -> bytes:
-    """Makes a whole gRPC call. Without a message the caller has not finished its request yet."""
+def header(path: str, more: Mapping[str, str] | None = None) -> bytes:
+    """The header of a call; `more` replaces fields, or adds some."""
     fields = {
         ":method": "POST",
         ":scheme": "http",
@@ -34,8 +35,16 @@ def request(stream: int, path: str, message: bytes | None = b"") -> bytes:
         ":authority": "localhost",
         "te": "trailers",
         "content-type": "application/grpc",
+        **(more or {}),
     }
-    head = frame(HEADERS, END_HEADERS, stream, b"".join(map(_field, fields.items())))
+    return b"".join(map(_field, fields.items()))
+
+
+def request(
+    stream: int, path: str, message: bytes | None = b"", more: Mapping[str, str] | None = None
+) -> bytes:
+    """Makes a whole gRPC call. Without a message the caller has not finished its request yet."""
+    head = frame(HEADERS, END_HEADERS, stream, header(path, more))
     if message is None:
         return head
     body = b"\0" + struct.pack(">I", len(message)) + message

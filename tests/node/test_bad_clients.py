@@ -28,6 +28,8 @@ PATH = "/inplaced.v1.Node/"
 SLOWLY = sanitizers.SLOWNESS
 OPENING = PREFACE + settings()
 
+_FORGED = '\n{"level": "error", "message": "a peer wrote this"}\n'
+
 # All bytes that each client sends before it falls silent.
 BAD_CLIENTS = {
     "silent": b"",
@@ -43,6 +45,7 @@ BAD_CLIENTS = {
     "stream-0": OPENING + http2.request(0, PATH + "GetVersion"),
     "even-stream": OPENING + http2.request(2, PATH + "GetVersion"),
     "bad-header": OPENING + frame(http2.HEADERS, http2.END_HEADERS, 1, b"\xff" * 200),
+    "forged-line": OPENING + http2.request(1, PATH + "GetVersion", b"", {"te": _FORGED}),
     "endless-header": OPENING + frame(http2.HEADERS, 0, 1, b"\0\x01a\x01b" * 2000),
     "half-a-call": OPENING + http2.request(1, PATH + "Preload", None),
     "half-a-message": OPENING
