@@ -16,7 +16,7 @@
 #define BLOCK_MAX ((size_t) 16 * 1024) /* gRPC takes 8 KiB of metadata */
 #define BLOCK_FRAMES_MAX 8
 
-/* Prices: of a frame, and for a ping, which gRPC takes for an attack unless it is rare, so much more. Clients of gRPC
+/* Prices: of a frame, and for a ping, which is rare in clients that mean well, so much more. Clients of gRPC
  * measure the line with pings, one for each answer, and answer those of the agent: these cost no more than others. */
 #define PRICE_FRAME ((uint64_t) 64)
 #define PRICE_PING ((uint64_t) 2048)

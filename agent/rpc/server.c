@@ -562,6 +562,8 @@ static grpc_server *grpc_server_new(CompletionQueue *queue, bool is_refused) {
                 { GRPC_ARG_INTEGER, GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                   .value.integer = PING_ANSWER_MSEC },
                 { GRPC_ARG_INTEGER, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, .value.integer = 1 },
+                /* Pings have a price, and a client may keep a quiet stream alive with them. */
+                { GRPC_ARG_INTEGER, GRPC_ARG_HTTP2_MAX_PING_STRIKES, .value.integer = 0 },
                 /* gRPC unpacks a compressed message before it compares the size with the limit. */
                 { GRPC_ARG_INTEGER, GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, .value.integer = 0 },
                 { GRPC_ARG_INTEGER, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -63,13 +64,27 @@ def connect(path: Path, *said: bytes) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(10)
     connection.connect(str(path))
+    _send(connection, said)
+    return connection
+
+
+def greet(path: Path, *said: bytes, window: int | None = None) -> socket.socket:
+    """The same over a connection of which each side has acknowledged the other's settings."""
+    connection = connect(path, PREFACE + settings(window))
+    connection.settimeout(10)
+    with suppress(ConnectionError):
+        connection.recv(1, socket.MSG_PEEK)
+    _send(connection, (frame(SETTINGS, 1), *said))
+    return connection
+
+
+def _send(connection: socket.socket, said: Iterable[bytes]) -> None:
     connection.setblocking(False)
     for text in said:
         try:
             connection.send(text)
         except (BlockingIOError, ConnectionError):
             break
-    return connection
 
 
 def is_closed(connection: socket.socket) -> bool:

@@ -19,7 +19,7 @@ import pytest
 
 from fake import behaviours
 from lab import http2, sanitizers
-from lab.http2 import PREFACE, connect, frame, is_closed, settings
+from lab.http2 import PREFACE, connect, frame, greet, is_closed, settings
 from lab.trouble import assert_prompt, complaints, no_leak, node_stub, pull_another
 from lab.user import DAEMON, NOBODY, become, node_stub_of
 from lab.wait import wait_until
@@ -293,6 +293,22 @@ def test_compressed_call(agent):
         assert agent.memory().anonymous - before < 20_000
     pull_another(agent)
     assert complaints(agent) == []
+
+
+def test_pings_keep_a_stream(agent):
+    """A client may ask as often as it likes whether a quiet stream is still served."""
+    ping, answer = (frame(http2.PING, flag, 0, b"are you?") for flag in (0, 1))
+    with greet(agent.socket, http2.request(1, PATH + "Watch")) as client:
+        client.settimeout(10 * SLOWLY)
+        heard = b""
+        for number in range(10):
+            client.send(ping)
+            while heard.count(answer) <= number:
+                some = client.recv(1 << 16)
+                assert some, "the agent has closed the connection"
+                heard += some
+        client.setblocking(False)
+        assert not is_closed(client)
 
 
 def test_stranger(agent):
