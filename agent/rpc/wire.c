@@ -6,7 +6,14 @@
 #include <grpc/byte_buffer_reader.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Few bytes can stand for much in memory: an empty text in a list has two, and takes some forty. A request of the
+ * largest size needs a third of this. */
+#define UNPACKED_MAX ((size_t) 8 << 20)
+#define ALLOCATION_SIZE 32 /* glibc's smallest */
 
 grpc_byte_buffer *wire_pack(const ProtobufCMessage *message) {
         grpc_slice slice = grpc_slice_malloc(protobuf_c_message_get_packed_size(message));
@@ -18,7 +25,8 @@ grpc_byte_buffer *wire_pack(const ProtobufCMessage *message) {
         return buffer;
 }
 
-ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer) {
+static ProtobufCMessage *unpack_with(const ProtobufCMessageDescriptor *type,
+                                     ProtobufCAllocator *allocator, grpc_byte_buffer *buffer) {
         grpc_byte_buffer_reader reader;
         ProtobufCMessage *message;
         grpc_slice slice;
@@ -27,11 +35,29 @@ ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_
                 return NULL;
 
         slice = grpc_byte_buffer_reader_readall(&reader);
-        message = protobuf_c_message_unpack(type, NULL, GRPC_SLICE_LENGTH(slice),
+        message = protobuf_c_message_unpack(type, allocator, GRPC_SLICE_LENGTH(slice),
                                             GRPC_SLICE_START_PTR(slice));
         grpc_slice_unref(slice);
         grpc_byte_buffer_reader_destroy(&reader);
         return message;
+}
+
+ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer) {
+        return unpack_with(type, NULL, buffer);
+}
+
+static void *limited_alloc(void *userdata, size_t size) {
+        size_t *left = userdata;
+
+        if (size > *left || *left - size < ALLOCATION_SIZE)
+                return NULL;
+
+        *left -= size + ALLOCATION_SIZE;
+        return malloc(size);
+}
+
+static void limited_free(void *userdata, void *pointer) {
+        free(pointer);
 }
 
 /* Packing again shows whether a C string was cut. A message without any NUL was not. */
@@ -53,7 +79,13 @@ static bool has_lost_text(const ProtobufCMessage *message, grpc_byte_buffer *buf
 
 ProtobufCMessage *wire_unpack_request(const ProtobufCMessageDescriptor *type,
                                       grpc_byte_buffer *buffer) {
-        ProtobufCMessage *message = wire_unpack(type, buffer);
+        size_t left = UNPACKED_MAX;
+        ProtobufCAllocator allocator = {
+                .alloc = limited_alloc,
+                .free = limited_free,
+                .allocator_data = &left,
+        };
+        ProtobufCMessage *message = unpack_with(type, &allocator, buffer);
 
         if (!message || !has_lost_text(message, buffer))
                 return message;

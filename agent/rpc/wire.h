@@ -17,7 +17,7 @@ grpc_byte_buffer *wire_pack(const ProtobufCMessage *message);
 ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer);
 
 /* Unpacks a message from an untrusted peer: also NULL if a text in it contains a NUL, which would
- * cut a C string. */
+ * cut a C string, or if it takes much more memory than any request does. */
 ProtobufCMessage *wire_unpack_request(const ProtobufCMessageDescriptor *type,
                                       grpc_byte_buffer *buffer);
 

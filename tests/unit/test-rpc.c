@@ -410,6 +410,36 @@ TEST_F(test_request_that_cannot_be_read, Fixture *fixture) {
         assert_int_equal(fixture->n_served, 0);
 }
 
+static void call_preload_of(Fixture *fixture, size_t i, size_t n_images, const char *image) {
+        PreloadRequest request = INPLACED__V1__PRELOAD_REQUEST__INIT;
+        cleanup(free_p) char **images = malloc(n_images * sizeof(images[0]));
+
+        for (size_t k = 0; k < n_images; k++)
+                images[k] = (char *) image;
+        request.images = images;
+        request.n_images = n_images;
+        assert_ok(rpc_call_stream(fixture->client, &preload, &request.base, RPC_NO_TIMEOUT,
+                                  on_message, on_done, fixture, &fixture->calls[i]));
+}
+
+/* The few bytes would take some forty times as many in memory. The largest real request is read. */
+TEST_F(test_request_of_many_parts, Fixture *fixture) {
+        char image[500];
+
+        call_preload_of(fixture, 0, 500000, "");
+        wait_for(fixture, &fixture->n_done, 1);
+        assert_ended(fixture, ERROR_INVALID);
+        assert_contains(fixture->message, "cannot be read");
+        assert_int_equal(fixture->n_served, 0);
+
+        memset(image, 'x', sizeof(image) - 1);
+        image[sizeof(image) - 1] = '\0';
+        call_preload_of(fixture, 1, 4096, image);
+        wait_for(fixture, &fixture->n_done, 2);
+        assert_ended(fixture, ERROR_NONE);
+        assert_int_equal(fixture->n_served, 1);
+}
+
 TEST_F(test_reply_that_cannot_be_read, Fixture *fixture) {
         const RpcMethod wrong = { cancel.path, TYPE(cancel_request), NULL, NULL };
 
