@@ -9,12 +9,18 @@
 /* Frames of HTTP/2 (RFC 9113, 6). */
 #define DATA 0
 #define HEADERS 1
+#define SETTINGS 4
 #define PING 6
 #define CONTINUATION 9
-#define ACK 1 /* flag of a ping */
+#define ACK 1 /* flag of settings and pings */
 
 #define BLOCK_MAX ((size_t) 16 * 1024) /* gRPC takes 8 KiB of metadata */
 #define BLOCK_FRAMES_MAX 8
+
+/* gRPC applies its limit of metadata once the caller has acknowledged it. Until then a byte can stand for a field as
+ * long as all bytes before it, so that headers cost the square of their length. Some clients send a call that early. */
+#define EARLY_MAX ((size_t) 4 * 1024)
+#define EARLY_SHARE 128
 
 /* Prices: of a frame, and for a ping, which is rare in clients that mean well, so much more. Clients of gRPC
  * measure the line with pings, one for each answer, and answer those of the agent: these cost no more than others. */
@@ -58,6 +64,18 @@ static bool frame_reader_check_block(FrameReader *reader, unsigned char kind, si
         return reader->n_block <= BLOCK_MAX && reader->n_block_frames <= BLOCK_FRAMES_MAX;
 }
 
+static bool frame_reader_check_early(FrameReader *reader, unsigned char kind, size_t size,
+                                     uint64_t *price) {
+        uint64_t before = reader->n_early;
+
+        if (reader->has_agreed || (kind != HEADERS && kind != CONTINUATION))
+                return true;
+
+        reader->n_early += sizeof(reader->head) + size;
+        *price += (reader->n_early * reader->n_early - before * before) / EARLY_SHARE;
+        return reader->n_early <= EARLY_MAX;
+}
+
 /* The head of a frame is complete. */
 static bool frame_reader_begin(FrameReader *reader, uint64_t *price) {
         const unsigned char *head = reader->head;
@@ -66,7 +84,14 @@ static bool frame_reader_begin(FrameReader *reader, uint64_t *price) {
         reader->n_head = 0;
         reader->n_rest = size;
         *price += frame_reader_price(reader, head[3], head[4], size);
-        return frame_reader_check_block(reader, head[3], size);
+        if (head[3] == SETTINGS && (head[4] & ACK) && reader->was_greeted)
+                reader->has_agreed = true;
+        return frame_reader_check_block(reader, head[3], size) &&
+               frame_reader_check_early(reader, head[3], size, price);
+}
+
+void frame_reader_answer(FrameReader *reader) {
+        reader->was_greeted = reader->was_answered = true;
 }
 
 static size_t smaller(size_t a, size_t b) {

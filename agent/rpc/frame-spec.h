@@ -6,8 +6,9 @@
  *
  * gRPC's C core keeps what it has read of a header until the header is whole, however long that is, reads
  * it anew with each part, and answers or remembers each frame of a flood. A caller's bytes are counted
- * here before gRPC reads them: a header that is too long ends the connection, and each frame has a price,
- * which its user pays from a budget that fills with time. Pure.
+ * here before gRPC reads them: a header that is too long, or comes before the caller knows gRPC's limits,
+ * ends the connection, and each frame has a price, which its user pays from a budget that fills with time.
+ * Pure.
  */
 
 #include <stdbool.h>
@@ -22,12 +23,18 @@ typedef struct FrameReader {
         size_t n_rest;  /* bytes of this frame's payload that are to come */
         size_t n_block; /* bytes and frames of this header */
         unsigned n_block_frames;
-        bool was_answered; /* bytes were sent to the caller since the last ping: set it then */
+        size_t n_early;    /* bytes of headers before the caller agreed */
+        bool has_agreed;   /* the caller has acknowledged gRPC's settings */
+        bool was_greeted;  /* bytes were sent to the caller: the settings come first */
+        bool was_answered; /* bytes were sent since the last ping */
 } FrameReader;
 
 /* Adds the price of the frames that begin in these bytes. False: no caller may send that. */
 bool frame_reader_read(FrameReader *reader, const unsigned char *bytes, size_t size,
                        uint64_t *price);
+
+/* Bytes were sent to the caller. */
+void frame_reader_answer(FrameReader *reader);
 
 /* The budget of a user, for all of the user's connections. */
 typedef struct FrameBudget {

@@ -88,7 +88,7 @@ static bool guard_count(Guard *guard, const Flow *flow, const unsigned char *byt
         uint64_t price = 0;
 
         if (flow == &guard->out) {
-                guard->reader.was_answered = true;
+                frame_reader_answer(&guard->reader);
                 if (guard->budget)
                         frame_budget_credit(guard->budget, size);
                 return true;

@@ -37,9 +37,9 @@ static Count count_whole(const uint8_t *data, size_t size) {
         return count;
 }
 
-/* In pieces of this size; 0: as a whole. */
-static Count count_pieces(const uint8_t *data, size_t size, size_t piece) {
-        FrameReader reader = { 0 };
+/* In pieces of this size; 0: as a whole. has_agreed: the caller has acknowledged the limits before. */
+static Count count_pieces(const uint8_t *data, size_t size, size_t piece, bool has_agreed) {
+        FrameReader reader = { .has_agreed = has_agreed, .was_greeted = true };
         Count count = { 0 };
 
         for (size_t at = 0; at < size && !count.is_refused;) {
@@ -52,14 +52,19 @@ static Count count_pieces(const uint8_t *data, size_t size, size_t piece) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-        const Count expected = count_whole(data, size), whole = count_pieces(data, size, 0);
+        const Count expected = count_whole(data, size), whole = count_pieces(data, size, 0, true);
+        const Count early = count_pieces(data, size, 0, false);
         FrameBudget budget;
 
         check(whole.is_refused == expected.is_refused && whole.price >= expected.price);
+        check(early.is_refused >= whole.is_refused);
+        check(early.is_refused || early.price >= whole.price);
         for (size_t piece = 1; piece <= 1024; piece = 3 * piece + 1) {
-                const Count count = count_pieces(data, size, piece);
+                const Count count = count_pieces(data, size, piece, true);
+                const Count other = count_pieces(data, size, piece, false);
 
                 check(count.is_refused == whole.is_refused && count.price == whole.price);
+                check(other.is_refused == early.is_refused && other.price == early.price);
         }
 
         frame_budget_init(&budget, 1);

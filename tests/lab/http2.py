@@ -56,7 +56,16 @@ def request(
 
 def _field(field: tuple[str, str]) -> bytes:
     """A literal that is not to be remembered, without compression (RFC 7541, 6.2.2)."""
-    return b"\0" + b"".join(bytes([len(text)]) + text.encode() for text in field)
+    return b"\0" + b"".join(string(text.encode()) for text in field)
+
+
+def string(text: bytes) -> bytes:
+    """A text in a header, without compression (RFC 7541, 5.1 and 5.2)."""
+    size, rest = bytes([min(len(text), 127)]), len(text) - 127
+    while rest >= 0:
+        size += bytes([rest & 127 | (128 if rest > 127 else 0)])
+        rest = (rest >> 7) or -1
+    return size + text
 
 
 def connect(path: Path, *said: bytes) -> socket.socket:

@@ -66,6 +66,13 @@ BAD_CLIENTS = {
 }
 
 
+def _connect(agent, said: bytes) -> socket.socket:
+    """A connection of this client, which acknowledges the agent's settings if it sends any."""
+    if said.startswith(OPENING):
+        return greet(agent.socket, said.removeprefix(OPENING))
+    return connect(agent.socket, said)
+
+
 @pytest.fixture
 def agent(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
@@ -80,7 +87,7 @@ def test_bad_client(agent, client):
     with no_leak(agent):
         with ExitStack() as stack:
             for _ in range(10):
-                stack.enter_context(connect(agent.socket, BAD_CLIENTS[client]))
+                stack.enter_context(_connect(agent, BAD_CLIENTS[client]))
             assert_prompt(agent)
             pull_another(agent)
         assert_prompt(agent, 5)
@@ -95,7 +102,7 @@ def test_200_clients(agent, fake_runtime):
     with no_leak(agent):
         with ExitStack() as stack:
             for number in range(200):
-                stack.enter_context(connect(agent.socket, said[number % len(said)]))
+                stack.enter_context(_connect(agent, said[number % len(said)]))
             assert_prompt(agent)
             pull_another(agent)
             assert agent.metrics().total("inplaced_local_api_connections") <= 256
@@ -211,7 +218,7 @@ def test_memory_of_a_flood_comes_back(agent):
     before = agent.memory().anonymous
     used = lambda: agent.memory().anonymous - before  # noqa: E731
     with ExitStack() as stack:
-        clients = [stack.enter_context(connect(agent.socket, OPENING)) for _ in range(4)]
+        clients = [stack.enter_context(greet(agent.socket)) for _ in range(4)]
         unsent = [b""] * len(clients)
         streams = itertools.count(1, 2)
         end = time.monotonic() + 30

@@ -14,14 +14,13 @@ import pytest
 
 from lab import http2, sanitizers
 from lab.cleanup import Closing
-from lab.http2 import PREFACE, connect, frame, settings
+from lab.http2 import PREFACE, connect, frame, greet, settings
 from lab.trouble import assert_prompt, complaints, no_leak, pull_another
 from lab.user import DAEMON, NOBODY, become, node_stub_of
 from lab.wait import wait_until
 
 PATH = "/inplaced.v1.Node/"
 SLOWLY = sanitizers.SLOWNESS
-OPENING = PREFACE + settings()
 _CONTINUATION = 9
 _PAIRS = b"\0\x01a\x01b" * 3000
 _SECONDS = 3
@@ -31,18 +30,17 @@ _HUGE = b"\0\x01a" + b"\x7f\x81\xff\xff\xff\x03"
 
 
 def _header(begin: bytes, part: bytes) -> Iterator[bytes]:
-    yield OPENING + frame(http2.HEADERS, 0, 1, begin)
+    yield frame(http2.HEADERS, 0, 1, begin)
     yield from itertools.repeat(frame(_CONTINUATION, 0, 1, part) * 16)
 
 
 def _calls(make) -> Iterator[bytes]:
-    yield OPENING
     for first in itertools.count(1, 400):
         yield b"".join(make(stream) for stream in range(first, first + 400, 2))
 
 
 def _again(frames: bytes) -> Iterator[bytes]:
-    yield OPENING + http2.request(1, PATH + "Preload", None)
+    yield http2.request(1, PATH + "Preload", None)
     yield from itertools.repeat(frames)
 
 
@@ -77,7 +75,7 @@ class _Flood(Closing):
         self._stack = ExitStack()
         with become(NOBODY, DAEMON):
             self._senders = [
-                [self._stack.enter_context(connect(agent.socket)), make(), b""]
+                [self._stack.enter_context(greet(agent.socket)), make(), b""]
                 for _ in range(connections)
             ]
         self._ends = False
@@ -121,6 +119,27 @@ def test_flood(start_agent, fake_runtime, folder, flood):
             wait_until(little, 30, lambda: f"end: {agent.memory().anonymous - before} KiB")
     pull_another(agent)
     assert complaints(agent) == []
+
+
+def test_fields_without_a_limit(start_agent, fake_runtime, folder):
+    """Callers who have not acknowledged the limit of a header cannot make a large one of a short one."""
+    folder.path.chmod(0o711)
+    agent = start_agent(fake_runtime.endpoint, flags=["--socket-group=daemon"])
+    field = b"\x40" + http2.string(b"lb-cost-bin") + http2.string(bytes(9) + b"x" * 1900)
+    head = http2.header(PATH + "Preload") + field + b"\xbe" * 1900
+    said = PREFACE + settings() + frame(http2.HEADERS, http2.END_HEADERS, 1, head)
+    before = agent.memory().anonymous
+    with no_leak(agent), ExitStack() as stack:
+        with become(NOBODY, DAEMON):
+            for _ in range(64):
+                stack.enter_context(connect(agent.socket, said))
+        most, end = 0, time.monotonic() + _SECONDS
+        while time.monotonic() < end:
+            most = max(most, agent.memory().anonymous - before)
+        print(f"at most {most} KiB were held")
+        if not sanitizers.NAME:
+            assert most < 60_000
+        assert_prompt(agent, 5)
 
 
 def test_a_flood_delays_its_user_alone(start_agent, fake_runtime, folder):

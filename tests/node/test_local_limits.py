@@ -14,7 +14,7 @@ import pytest
 from fake import behaviours
 from lab import http2, sanitizers
 from lab.cleanup import Closing
-from lab.http2 import PREFACE, connect, settings
+from lab.http2 import greet
 from lab.trouble import assert_prompt, complaints, no_leak, without_hints
 from lab.user import DAEMON, NOBODY, become, node_stub_of
 from lab.wait import wait_until
@@ -112,8 +112,7 @@ def test_unread_answers(agent):
         with ExitStack() as stack:
             with become(NOBODY, DAEMON):
                 for _ in range(10):
-                    said = PREFACE + settings(window=0) + calls
-                    stack.enter_context(connect(agent.socket, said))
+                    stack.enter_context(greet(agent.socket, calls, window=0))
             name = "inplaced_local_api_requests_total"
             asked = lambda: agent.metrics().total(name, method="GetStatus")  # noqa: E731
             wait_until(lambda: asked() > 60, 60 * SLOWLY, lambda: f"calls, only {asked()}", 0.2)
@@ -211,7 +210,7 @@ class _Sender(Closing):
     """A connection that sends large messages as fast as it may, but never their last byte."""
 
     def __init__(self, agent, calls: int, body: bytes) -> None:
-        self._connection = connect(agent.socket, PREFACE + settings())
+        self._connection = greet(agent.socket)
         self._windows = {0: 65535}
         self._unsent = {2 * number + 1: body for number in range(calls)}
         self._out = b"".join(http2.request(s, PATH + "Preload", None) for s in self._unsent)

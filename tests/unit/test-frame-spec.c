@@ -76,7 +76,7 @@ TEST(test_frames) {
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
                 for (size_t cut = 0; cut < 4; cut++) {
                         size_t size = put_row(bytes, &rows[i]);
-                        FrameReader reader = { 0 };
+                        FrameReader reader = { .has_agreed = true };
                         bool is_allowed = true;
                         uint64_t price = 0;
 
@@ -92,18 +92,64 @@ TEST(test_frames) {
                 }
 }
 
+static bool read_frame(FrameReader *reader, const Piece *piece, uint64_t *price) {
+        static unsigned char bytes[1 << 16];
+
+        *price = 0;
+        return frame_reader_read(reader, bytes, put_frame(bytes, piece), price);
+}
+
+/* Headers that come before the caller has acknowledged the limits cost the square of their length, and are few. */
+TEST(test_early_headers) {
+        const Piece header = { .kind = 1, .flags = 4, .size = 1015 };
+        const Piece part = { .kind = 9, .flags = 4, .size = 1016 };
+        FrameReader reader = { .n_greeting = strlen(GREETING) };
+        uint64_t price;
+
+        assert_true(read_frame(&reader, &header, &price));
+        assert_int_equal(price, 64 + 1015 + 1024 * 1024 / 128);
+        assert_true(read_frame(&reader, &header, &price));
+        assert_int_equal(price, 64 + 1015 + 3 * 1024 * 1024 / 128);
+        assert_true(read_frame(&reader, &(Piece){ .size = 16384 }, &price));
+        assert_int_equal(price, 64 + 256);
+        assert_true(read_frame(&reader, &header, &price));
+        assert_false(read_frame(&reader, &part, &price));
+}
+
+/* An acknowledgement of limits that were not sent does not count: gRPC would take it for one of its defaults. */
+TEST(test_agreement) {
+        const Piece header = { .kind = 1, .flags = 4, .size = 5000 };
+        const Piece agreement = { .kind = 4, .flags = 1 };
+        FrameReader early = { .n_greeting = strlen(GREETING) }, in_time = early, other = early;
+        uint64_t price;
+
+        assert_true(read_frame(&early, &agreement, &price));
+        frame_reader_answer(&early);
+        assert_false(read_frame(&early, &header, &price));
+
+        frame_reader_answer(&in_time);
+        assert_true(read_frame(&in_time, &agreement, &price));
+        assert_true(read_frame(&in_time, &header, &price));
+        assert_int_equal(price, 5064);
+
+        frame_reader_answer(&other);
+        assert_true(read_frame(&other, &(Piece){ .kind = 4, .size = 6 }, &price));
+        assert_false(read_frame(&other, &header, &price));
+}
+
 /* Clients measure the line as they get an answer. */
 TEST(test_ping_for_an_answer) {
         unsigned char bytes[64];
         const size_t size = put_frame(bytes, &(Piece){ .kind = 6, .size = 8 });
-        FrameReader reader = { .n_greeting = strlen(GREETING), .was_answered = true };
+        FrameReader reader = { .n_greeting = strlen(GREETING) };
         uint64_t price = 0;
 
+        frame_reader_answer(&reader);
         assert_true(frame_reader_read(&reader, bytes, size, &price));
         assert_int_equal(price, 72);
         assert_true(frame_reader_read(&reader, bytes, size, &price));
         assert_int_equal(price, 72 + 2056);
-        reader.was_answered = true;
+        frame_reader_answer(&reader);
         assert_true(frame_reader_read(&reader, bytes, size, &price));
         assert_int_equal(price, 72 + 2056 + 72);
 }

@@ -344,14 +344,21 @@ TEST_F(test_peer_that_does_not_read, Fixture *fixture) {
 }
 
 #define GREETING "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+#define AGREEMENT "\0\0\0\4\1\0\0\0\0"
 
 /* A header without end. */
 TEST_F(test_long_header, Fixture *fixture) {
-        static const char head[] = GREETING "\0\x40\0\1\0\0\0\0\1";
+        static const char head[] = AGREEMENT "\0\x40\0\1\0\0\0\0\1";
         static const char part[9 + 16384] = "\0\x40\0\x09\0\0\0\0\1";
+        char heard[16];
 
         start(fixture);
         connect_peer(fixture, 0);
+        say(fixture, 0, GREETING, strlen(GREETING));
+        wait_for(fixture, &fixture->n_accepted, 1);
+        assert_int_equal(send(fixture->accepted[0], "settings", 8, MSG_NOSIGNAL), 8);
+        drain(fixture);
+        assert_int_equal(recv(fixture->peers[0], heard, sizeof(heard), 0), 8);
         say(fixture, 0, head, sizeof(head) - 1);
         say(fixture, 0, part + 9, sizeof(part) - 9);
         drain(fixture);
