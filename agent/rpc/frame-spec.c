@@ -26,8 +26,10 @@
  * measure the line with pings, one for each answer, and answer those of the agent: these cost no more than others. */
 #define PRICE_FRAME ((uint64_t) 64)
 #define PRICE_PING ((uint64_t) 2048)
-/* Data cost little, as their amount is limited by gRPC; other payload costs 1 for each byte. */
-#define DATA_SHARE 64
+/* Data cost less than other payload, which costs 1 for each byte: gRPC holds them as they are. */
+#define DATA_SHARE 8
+/* A client acknowledges what it was sent with frames that cost about this part. */
+#define SENT_SHARE 64
 
 /* The frames of a call cost about 500. */
 #define BUDGET_MAX ((int64_t) 512 * 1024)
@@ -142,7 +144,7 @@ void frame_budget_pay(FrameBudget *budget, uint64_t price, uint64_t now_usec) {
 }
 
 void frame_budget_credit(FrameBudget *budget, size_t size) {
-        int64_t credit = (int64_t) (size / DATA_SHARE);
+        int64_t credit = (int64_t) (size / SENT_SHARE);
 
         budget->left = credit < BUDGET_MAX - budget->left ? budget->left + credit : BUDGET_MAX;
 }

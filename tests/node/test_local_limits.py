@@ -202,7 +202,7 @@ def test_requests_that_are_never_whole(agent):
             assert agent.ctl("version").returncode == 0
             print(f"at most {most} KiB were held")
             if not sanitizers.NAME:
-                assert most < 250_000
+                assert most < 25_000
         assert_prompt(agent, 5)
 
 
