@@ -34,6 +34,10 @@ bool pod_is_ready(json_object *pod) {
         return is_true(pod, "Ready");
 }
 
+bool pod_is_resizing(json_object *pod) {
+        return is_true(pod, "PodResizePending") || is_true(pod, "PodResizeInProgress");
+}
+
 bool view_pod_is_available(const RolloutView *view, json_object *pod) {
         int64_t wait_sec = object_integer(view->workload, "spec.minReadySeconds");
         json_object *ready = condition_of(pod, "Ready");
@@ -264,17 +268,17 @@ static bool is_silent(const Subject *subject) {
         return false;
 }
 
-/* Restarts that an updated pod may have: a change of its resources in place gives it a new generation, and may restart each
- * container once. */
+/* Restarts that an updated pod may have: each change of its resources in place gives it a new generation, and may restart each
+ * container once, also long after that. */
 static int64_t count_allowed(const Subject *subject) {
-        int64_t noted = json_get_integer(subject->noted, "restarts");
-        json_object *generation;
+        int64_t n_changes = object_integer(subject->pod, "metadata.generation");
+        json_object *noted;
 
-        if (!json_object_object_get_ex(subject->noted, "generation", &generation) ||
-            json_object_get_int64(generation) ==
-                    object_integer(subject->pod, "metadata.generation"))
-                return noted;
-        return noted + json_object_object_length(subject->images);
+        n_changes = json_object_object_get_ex(subject->noted, "generation", &noted)
+                            ? n_changes - json_object_get_int64(noted)
+                            : 0;
+        return json_get_integer(subject->noted, "restarts") +
+               (n_changes > 0 ? n_changes : 0) * json_object_object_length(subject->images);
 }
 
 /* This update has changed its images. OpenKruise's controller changes those of its workloads, and leaves no such note. */
@@ -750,7 +754,6 @@ int pod_state_read(const RolloutView *view, json_object *record, json_object *po
                            .noted = json_object_get(subject.noted),
                            .phase = ROLLOUT_LEFT,
                            .n_restarts = count_restarts(&subject),
-                           .n_allowed = count_allowed(&subject),
                            .is_member =
                                    !object_is_deleted(pod) && view_has_pod(view, record, pod) };
         if (!ret->is_member && is_stuck(view, pod)) {

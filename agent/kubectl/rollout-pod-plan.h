@@ -37,7 +37,6 @@ typedef struct PodState {
         RolloutPhase phase;
         char *reason; /* why it has failed, or what is awaited of it, for people; NULL: nothing */
         int64_t n_restarts; /* restarts of the containers that the update is about */
-        int64_t n_allowed;  /* and those that it may have if it was noted as updated */
         bool is_member;     /* the workload has it, also below the partition */
         bool is_available;  /* see view_pod_is_available() */
         /* The closed gate hides that the node is lost; but a kubelet would have ended the old container long ago. */
@@ -62,6 +61,8 @@ bool pod_state_is_in_flight(const PodState *state);
 const char *rollout_phase_to_string(RolloutPhase phase);
 
 bool pod_is_ready(json_object *pod);
+/* It is to get other resources, for which its kubelet may yet restart containers. */
+bool pod_is_resizing(json_object *pod);
 /* Ready for the workload's minReadySeconds, since its last container was started. */
 bool view_pod_is_available(const RolloutView *view, json_object *pod);
 

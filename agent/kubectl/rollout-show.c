@@ -30,10 +30,27 @@ void rollout_show_done(RolloutShow *show) {
 
 /* Changes, and their times */
 
-static int note_updated(json_object *entry, const PodState *state, int64_t n_restarts) {
-        int64_t generation = object_integer(state->pod, "metadata.generation");
+/* An updated pod that is not ready any more, or has got other resources, is still one that was updated. */
+static int keep_notes(json_object *entry, json_object *before) {
+        static const char *const kept[] = { "first", "restarts", "generation" };
 
-        return patch_add(entry, "restarts", json_object_new_int64(n_restarts))
+        for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+                json_object *value;
+
+                if (json_object_object_get_ex(before, kept[i], &value) &&
+                    patch_add(entry, kept[i], json_object_get(value)) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
+static int note_updated(json_object *entry, const PodState *state) {
+        int64_t generation =
+                object_integer(state->pod, "metadata.generation") - pod_is_resizing(state->pod);
+
+        if (json_object_object_get_ex(entry, "restarts", NULL))
+                return 0;
+        return patch_add(entry, "restarts", json_object_new_int64(state->n_restarts))
                        ?: patch_add(entry, "generation", json_object_new_int64(generation));
 }
 
@@ -51,17 +68,14 @@ static int note_phase(RolloutShow *show, int64_t now_sec, json_object *before,
                       const PodState *state) {
         cleanup(json_object_put_p) json_object *entry =
                 patch_wrap("phase", json_object_new_string(rollout_phase_to_string(state->phase)));
-        json_object *first;
 
-        if (state->phase == ROLLOUT_OLD || !json_object_object_get_ex(before, "first", &first))
-                first = NULL;
-        first = first ? json_object_get(first) : json_object_new_int64(state->n_restarts);
         announcer_begin(&show->announcer);
-        if (patch_add(entry, "first", first) < 0 ||
+        if (patch_add(entry, "first", json_object_new_int64(state->n_restarts)) < 0 ||
+            (state->phase != ROLLOUT_OLD && keep_notes(entry, before) < 0) ||
             patch_add(entry, "since", json_object_new_int64(now_sec)) < 0 ||
             patch_add_bool(entry, "silent", state->is_silent) < 0 ||
             note_seen(entry, before, state) < 0 ||
-            (state->phase == ROLLOUT_UPDATED && note_updated(entry, state, state->n_restarts) < 0))
+            (state->phase == ROLLOUT_UPDATED && note_updated(entry, state) < 0))
                 return -ENOMEM;
         return patch_add(show->pods, object_name(state->pod), take_ptr(entry));
 }
@@ -71,18 +85,6 @@ static int note_old(json_object *entry, const PodState *state) {
         return json_get_integer(entry, "first") == state->n_restarts
                        ? 0
                        : patch_add(entry, "first", json_object_new_int64(state->n_restarts));
-}
-
-/* The restarts of a change of its resources may come later than that change. */
-static int note_same(json_object *entry, const PodState *state) {
-        int64_t generation = object_integer(state->pod, "metadata.generation");
-
-        if (state->phase == ROLLOUT_OLD)
-                return note_old(entry, state);
-        return state->phase != ROLLOUT_UPDATED ||
-                               json_get_integer(entry, "generation") == generation
-                       ? 0
-                       : note_updated(entry, state, state->n_allowed);
 }
 
 /* Whether a line is worth it; without a terminal there is one for each change. */
@@ -101,7 +103,8 @@ static int note_pods(RolloutShow *show, int64_t now_sec, const Census *census, b
                 const char *before = json_get_text(entry, "phase");
 
                 if (text_equal(before, phase)) {
-                        if (note_same(entry, state) < 0 || note_seen(entry, entry, state) < 0)
+                        if ((state->phase == ROLLOUT_OLD && note_old(entry, state) < 0) ||
+                            note_seen(entry, entry, state) < 0)
                                 return -ENOMEM;
                         continue;
                 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -483,6 +484,53 @@ def test_deferred_resize(cluster, make, inplace, images):
     document = cluster.admin.get(f"{PODS}/{pod}")
     assert is_deferred(document)
     assert document["spec"]["containers"][0]["resources"]["requests"] == {"cpu": room}
+
+
+@pytest.mark.parametrize("way", ["crash", "resize"])
+def test_restarts_while_another_waits(cluster, make, inplace, folder, images, way):
+    """The command sees each step: if an updated pod crashes, no further one is begun, and other resources are no crash."""
+    shared = folder / "shared"
+    shared.mkdir()
+    command = until_term("until [ -e /folder/$HOSTNAME ]; do sleep 0.1; done")
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    mounts = [{"name": "folder", "mountPath": "/folder"}]
+    container = {**sized(images[0]), "command": command, "resizePolicy": policy, "volumeMounts": mounts}
+    volume = {"name": "folder", "hostPath": {"path": str(shared)}}
+    pod = {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": round(120 * SLOWLY)}
+    workload = make("deployment", 3, pod=pod)
+
+    def updated() -> list[str]:
+        return [one["metadata"]["name"] for one in workload.pods() if image_of(one) == images[1]]
+
+    def see(n: int) -> None:
+        wait_until(lambda: len(updated()) == n or child.poll() is not None, 60 * SLOWLY, f"{n} pods with the image")
+        assert child.poll() is None, child.communicate()
+
+    with inplace.running("set", "image", workload.name, f"main={images[1]}") as child:
+        see(1)
+        first = updated()[0]
+        (shared / first).touch()
+        see(2)
+        if way == "resize":
+            bigger = {"containers": [{"name": "main", "resources": {"requests": {"memory": "40Mi"}}}]}
+            cluster.admin.patch(f"{PODS}/{first}/resize", {"spec": bigger}, "strategic")
+        else:
+            with suppress(RuntimeError):  # the command ends with the container
+                cluster.kubectl("exec", first, "--", "/bin/sh", "-c", "kill 1")
+        path = f"{PODS}/{first}"
+        cluster.admin.wait_for(path, lambda one: restarts(one) == 2 and is_ready(one), 90 * SLOWLY)
+        for one in workload.pods():
+            (shared / one["metadata"]["name"]).touch()
+        output, errors = child.communicate(timeout=120 * SLOWLY)
+    if way == "resize":
+        assert child.returncode == 0, output + errors
+        return
+    assert child.returncode == 3 and f'pod "{first}": a container has restarted' in errors, output + errors
+    assert [image_of(one) for one in workload.pods()].count(images[0]) == 1
+
+
+def restarts(pod: Object) -> int:
+    return pod["status"]["containerStatuses"][0]["restartCount"]
 
 
 def sized(image: str) -> Object:

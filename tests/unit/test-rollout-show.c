@@ -11,11 +11,14 @@
 #include "agent/kubectl/rollout-show.h"
 #include "tests/unit/quoted-json.h"
 
-static void see_pod(RolloutShow *show, PodState state, int generation) {
+/* condition: type of one that is True. */
+static void see_pod(RolloutShow *show, PodState state, int generation, const char *condition) {
         cleanup(json_object_put_p) json_object *record =
                 parse("{'state':'forward','after':{'app':'v2'}}");
         cleanup(json_object_put_p) json_object *pod =
-                parse("{'metadata':{'name':'web','generation':%d}}", generation);
+                parse("{'metadata':{'name':'web','generation':%d},"
+                      "'status':{'conditions':[{'type':'%s','status':'True'}]}}",
+                      generation, condition);
         const Census census = { .pods = &state, .n_pods = 1 };
 
         state.pod = pod;
@@ -23,7 +26,7 @@ static void see_pod(RolloutShow *show, PodState state, int generation) {
 }
 
 static void see(RolloutShow *show, RolloutPhase phase, int restarts) {
-        see_pod(show, (PodState){ .phase = phase, .n_restarts = restarts }, 1);
+        see_pod(show, (PodState){ .phase = phase, .n_restarts = restarts }, 1, "");
 }
 
 static const struct FirstRow {
@@ -75,12 +78,12 @@ TEST(test_old_seen) {
 
         assert_ok(rollout_show_init(&show));
         show.is_quiet = true;
-        see_pod(&show, state, 3);
+        see_pod(&show, state, 3, "");
         state.is_old_seen = true;
-        see_pod(&show, state, 3);
+        see_pod(&show, state, 3, "");
         state.is_old_seen = false;
         for (int i = 0; i < 2; i++) {
-                see_pod(&show, state, 4);
+                see_pod(&show, state, 4, "");
                 assert_int_equal(json_get_integer(json_get(show.pods, "web", json_type_object),
                                                   "seen"),
                                  3);
@@ -88,23 +91,64 @@ TEST(test_old_seen) {
         }
 }
 
-/* A pod may restart for a change of its resources after that was seen, too. */
-TEST(test_resized) {
+static const struct UpdatedRow {
+        const char *name;
+        struct {
+                RolloutPhase phase;
+                int restarts, generation;
+        } seen[4];
+        size_t n_seen;
+        int restarts, generation; /* as noted in the end */
+} updated_rows[] = {
+        { "runs on", { { ROLLOUT_UPDATED, 1, 3 }, { ROLLOUT_UPDATED, 1, 3 } }, 2, 1, 3 },
+        { "has ended, and is started again",
+          { { ROLLOUT_UPDATED, 1, 3 }, { ROLLOUT_UPDATING, 1, 3 } },
+          2,
+          1,
+          3 },
+        { "gets other resources, before its kubelet restarts it for them",
+          { { ROLLOUT_UPDATED, 1, 3 }, { ROLLOUT_UPDATING, 1, 4 }, { ROLLOUT_UPDATED, 1, 4 } },
+          3,
+          1,
+          3 },
+        { "gets other images",
+          { { ROLLOUT_UPDATED, 1, 3 }, { ROLLOUT_OLD, 1, 3 }, { ROLLOUT_UPDATED, 2, 4 } },
+          3,
+          2,
+          4 },
+};
+
+/* Restarts count from the first time on that the pod was seen updated. */
+TEST_ROWS(test_updated, updated_rows, name, const struct UpdatedRow *row) {
         cleanup(rollout_show_done) RolloutShow show;
-        PodState state = { .phase = ROLLOUT_UPDATED, .n_restarts = 1, .n_allowed = 7 };
         json_object *noted;
 
         assert_ok(rollout_show_init(&show));
         show.is_quiet = true;
-        see_pod(&show, state, 3);
-        see_pod(&show, state, 3);
+        for (size_t i = 0; i < row->n_seen; i++)
+                see_pod(&show,
+                        (PodState){ .phase = row->seen[i].phase,
+                                    .n_restarts = row->seen[i].restarts },
+                        row->seen[i].generation, "");
         noted = json_get(show.pods, "web", json_type_object);
-        assert_int_equal(json_get_integer(noted, "restarts"), 1);
-        assert_int_equal(json_get_integer(noted, "generation"), 3);
+        assert_int_equal(json_get_integer(noted, "restarts"), row->restarts);
+        assert_int_equal(json_get_integer(noted, "generation"), row->generation);
+}
 
-        state.n_allowed = 2;
-        see_pod(&show, state, 4);
-        noted = json_get(show.pods, "web", json_type_object);
-        assert_int_equal(json_get_integer(noted, "restarts"), 2);
-        assert_int_equal(json_get_integer(noted, "generation"), 4);
+/* A pod may restart for a change of its resources after it was seen updated with them. */
+TEST(test_resized) {
+        static const char *const types[] = { "PodResizePending", "PodResizeInProgress" };
+
+        for (size_t i = 0; i < 2; i++) {
+                cleanup(rollout_show_done) RolloutShow show;
+                json_object *noted;
+
+                assert_ok(rollout_show_init(&show));
+                show.is_quiet = true;
+                see_pod(&show, (PodState){ .phase = ROLLOUT_UPDATED, .n_restarts = 1 }, 4,
+                        types[i]);
+                noted = json_get(show.pods, "web", json_type_object);
+                assert_int_equal(json_get_integer(noted, "restarts"), 1);
+                assert_int_equal(json_get_integer(noted, "generation"), 3);
+        }
 }
