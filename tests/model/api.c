@@ -286,7 +286,10 @@ ErrorKind api_delete(World *world, Author author, Resource resource, const char 
                 api_remove(world, resource, name);
                 return ERROR_NONE;
         }
-        if (object_is_deleted(old))
+        /* No kubelet has to end it. */
+        if ((pod_node(old) < 0 || pod_has_ended(old)) && !GET(old, "metadata", "finalizers"))
+                api_remove(world, PODS, name);
+        if (object_is_deleted(old) || !api_get(world, PODS, name))
                 return ERROR_NONE;
         object = json_object_get(old);
         SET(&object, time_text(world->now_sec), "metadata", "deletionTimestamp");

@@ -117,6 +117,13 @@ void cluster_settle(World *world) {
         }
 }
 
+/* The scheduler and the kubelets look again. */
+void cluster_make_room(World *world) {
+        world->is_full = false;
+        world->has_unbound = true;
+        world->n_changes++;
+}
+
 static void create(World *world) {
         const Scenario *scenario = &world->scenario;
         bool is_declared = scenario->is_declared;

@@ -168,13 +168,30 @@ static void judge_return(World *world, json_object *old) {
                 runtime->is_down = false;
 }
 
-/* Counts the pods that tools have made unavailable, and that still are; a budget minds no minReadySeconds. */
+/* It has waited for room on a node for so long that each run has seen it. */
+static bool is_unbound(const World *world, json_object *pod) {
+        return pod_node(pod) < 0 && !annotation_of(pod, ROLLOUT_POD_ANNOTATION) &&
+               world->now_sec - json_get_time(GET(pod, "metadata"), "creationTimestamp") > 60;
+}
+
+static int64_t count_unbound(World *world) {
+        int64_t n = 0;
+
+        for (size_t i = 0; i < world->items[PODS].n; i++)
+                n += is_unbound(world, world->items[PODS].items[i]) &&
+                     is_of_workload(world, world->items[PODS].items[i]);
+        return n;
+}
+
+/* Counts the pods that tools have made unavailable, and that still are, and those that have no node; a budget minds no
+ * minReadySeconds. */
 static void judge_availability(World *world, json_object *old, json_object *new) {
         Runtime *runtime = runtime_find(world, new);
-        int64_t n = 0, n_unready = 0;
+        int64_t n, n_unready = 0;
 
         if (!runtime || runtime->is_down || !takes_down(old, new) || !is_up(world, old))
                 return;
+        n = count_unbound(world);
         runtime->is_down = true;
         for (size_t i = 0; i < world->n_runtimes; i++) {
                 Runtime *other = &world->runtimes[i];
@@ -486,7 +503,8 @@ static bool may_keep_image(World *world, json_object *record, json_object *pod) 
         return json_is(record, "state", "abandoned") ||
                (world->scenario.kind == WORKLOAD_REPLICA_SET &&
                 json_is(record, "state", "undone") && json_is(record, "mode", "rollout")) ||
-               ((world->judge.is_kept || is_named || world->scenario.partition > 0) &&
+               ((world->judge.is_kept || is_named ||
+                 world->scenario.kind == WORKLOAD_STATEFUL_SET) &&
                 !image_is_good(
                         template_image(GET(api_workload(world), "spec", "template"), "app"))) ||
                (is_named && world->scenario.has_budget && !has_revisions(world) &&

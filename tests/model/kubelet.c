@@ -54,8 +54,7 @@ static bool is_true(json_object *pod, const char *type) {
 void runtime_add(World *world, json_object *pod) {
         Runtime *runtime = &world->runtimes[world->n_runtimes++];
 
-        *runtime = (Runtime){ .seen = json_object_get(pod),
-                              .node = object_text(pod, "spec.nodeName")[5] - '0' };
+        *runtime = (Runtime){ .seen = json_object_get(pod), .node = pod_node(pod) };
         (void) snprintf(runtime->uid, sizeof(runtime->uid), "%s", object_text(pod, "metadata.uid"));
         if (world->n_runtimes == sizeof(world->runtimes) / sizeof(world->runtimes[0]))
                 fail(world, "the model has no room for more pods");
@@ -508,7 +507,7 @@ static void mark_node(World *world, int number) {
         for (size_t i = world->items[PODS].n; i > 0; i--) {
                 json_object *pod = world->items[PODS].items[i - 1];
 
-                if (object_text(pod, "spec.nodeName")[5] != '0' + number)
+                if (pod_node(pod) != number)
                         continue;
                 if (!node->is_marked)
                         mark_lost(world, pod);
@@ -528,6 +527,7 @@ void node_return(World *world, int number) {
         note(world, "node-%d is back", number);
         world->nodes[number].lost_sec = NEVER;
         world->nodes[number].is_marked = false;
+        world->has_unbound = true;
         for (size_t i = 0; i < world->n_runtimes; i++)
                 if (world->runtimes[i].node == number) {
                         world->runtimes[i].has_news = true;

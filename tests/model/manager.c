@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * kube-controller-manager: its queue, and the controllers of Deployments, ReplicaSets and PodDisruptionBudgets
+ * kube-controller-manager: its queue, and the controllers of Deployments, ReplicaSets and PodDisruptionBudgets; the
+ * scheduler
  *
  * Controllers decide by their informers, which lag, and write under the version that these have.
  */
@@ -15,6 +16,8 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "tests/model/world.h"
+
+#define DISRUPTED_SEC 120
 
 /* The queue */
 
@@ -53,6 +56,75 @@ static void advance(World *world, Resource resource) {
         }
 }
 
+/* The scheduler */
+
+static int number_of(const char *node) {
+        return node ? node[5] - '0' : -1;
+}
+
+int pod_node(json_object *pod) {
+        return number_of(object_text(pod, "spec.nodeName"));
+}
+
+int pod_target(json_object *pod) {
+        json_object *only = GET(pod, "spec", "nodeSelector", "kubernetes.io/hostname");
+
+        return only ? number_of(json_object_get_string(only)) : -1;
+}
+
+/* Pods of DaemonSets tolerate that their node is cordoned. -1: there is none. */
+static int find_node(World *world, json_object *pod) {
+        int only = pod_target(pod), first = (int) choose(world, NODES_MAX);
+
+        for (int i = 0; i < NODES_MAX && !world->is_full; i++) {
+                int number = only < 0 ? (first + i) % NODES_MAX : only;
+                const Node *node = &world->nodes[number];
+
+                if (!node->is_marked && (only >= 0 || !node->is_cordoned))
+                        return number;
+        }
+        return -1;
+}
+
+static void assign(World *world, json_object *pod, int node) {
+        json_object *changed = json_object_get(pod), *conditions = json_object_new_array();
+        json_object *scheduled = json_object_new_object();
+        char name[16];
+
+        (void) snprintf(name, sizeof(name), "node-%d", node);
+        note(world, "scheduler: pod %s gets %s", object_name(pod), node < 0 ? "no node" : name);
+        SET_TEXT(&scheduled, "PodScheduled", "type");
+        SET_TEXT(&scheduled, node < 0 ? "False" : "True", "status");
+        if (node < 0)
+                SET_TEXT(&scheduled, "Unschedulable", "reason");
+        else
+                SET_TEXT(&changed, name, "spec", "nodeName");
+        json_object_array_add(conditions, scheduled);
+        SET(&changed, conditions, "status", "conditions");
+        (void) api_update(world, AUTHOR_MANAGER, PODS, true, changed);
+        if (node >= 0)
+                runtime_add(world, api_get(world, PODS, object_name(pod)));
+}
+
+/* Looks for a node for one pod, and says once that there is none. */
+static void schedule(World *world) {
+        const Items *pods = &world->items[PODS];
+
+        for (size_t i = 0; i < pods->n; i++) {
+                json_object *pod = pods->items[i];
+                int node;
+
+                if (pod_node(pod) >= 0 || object_is_deleted(pod))
+                        continue;
+                node = find_node(world, pod);
+                if (node < 0 && GET(pod, "status", "conditions"))
+                        continue;
+                assign(world, pod, node);
+                return;
+        }
+        world->has_unbound = false;
+}
+
 /* The owner is gone. */
 static bool is_garbage(World *world, json_object *object) {
         json_object *owner = object_list(object, "metadata.ownerReferences");
@@ -83,7 +155,7 @@ static void collect_garbage(World *world) {
 }
 
 typedef struct Deed {
-        size_t controller; /* N_CONTROLLERS: the informer of `resource` goes on; more: garbage is collected */
+        size_t controller; /* N_CONTROLLERS: the informer of `resource` goes on; more: garbage, the scheduler */
         size_t item;
         Resource resource;
 } Deed;
@@ -93,7 +165,7 @@ static void act(World *world, const Deed *deed) {
         cleanup(json_object_put_p) json_object *object = NULL;
 
         if (deed->controller > N_CONTROLLERS) {
-                collect_garbage(world);
+                (deed->controller == N_CONTROLLERS + 1 ? collect_garbage : schedule)(world);
                 return;
         }
         if (deed->controller == N_CONTROLLERS) {
@@ -114,6 +186,8 @@ bool manager_step(World *world) {
                         deeds[n++] = (Deed){ N_CONTROLLERS, 0, resource };
         if (world->has_garbage)
                 deeds[n++] = (Deed){ .controller = N_CONTROLLERS + 1 };
+        if (world->has_unbound)
+                deeds[n++] = (Deed){ .controller = N_CONTROLLERS + 2 };
         for (size_t i = 0; i < N_CONTROLLERS; i++) {
                 const Items *items = &world->manager.items[controllers[i].resource];
 
@@ -194,20 +268,19 @@ json_object *make_owners(json_object *owner, const char *kind) {
 
 json_object *make_pod(World *world, json_object *owner, json_object *template, const char *kind,
                       const char *name, int node) {
-        json_object *pod = json_object_get(template), *scheduled, *conditions;
+        json_object *pod = json_object_get(template);
         char node_name[16];
 
-        (void) snprintf(node_name, sizeof(node_name), "node-%d", node);
         SET_TEXT(&pod, name, "metadata", "name");
         SET_TEXT(&pod, NAMESPACE, "metadata", "namespace");
         SET(&pod, time_text(world->now_sec), "metadata", "creationTimestamp");
         SET(&pod, make_owners(owner, kind), "metadata", "ownerReferences");
-        SET_TEXT(&pod, node_name, "spec", "nodeName");
-        scheduled = json_tokener_parse("{\"type\":\"PodScheduled\",\"status\":\"True\"}");
-        conditions = json_object_new_array();
-        json_object_array_add(conditions, scheduled);
         SET_TEXT(&pod, "Pending", "status", "phase");
-        SET(&pod, conditions, "status", "conditions");
+        if (node < 0)
+                return pod;
+        /* It stands for the node affinity that a DaemonSet's controller writes. */
+        (void) snprintf(node_name, sizeof(node_name), "node-%d", node);
+        SET_TEXT(&pod, node_name, "spec", "nodeSelector", "kubernetes.io/hostname");
         return pod;
 }
 
@@ -222,7 +295,7 @@ ErrorKind manager_create_pod(World *world, json_object *pod) {
              template_image(made, "app"));
         judge_pod_made(world);
         world->awaited_pods = world->logs[PODS].n;
-        runtime_add(world, made);
+        world->has_unbound = true;
         return ERROR_NONE;
 }
 
@@ -249,9 +322,8 @@ static void create_pods(World *world, json_object *replica_set, int64_t n) {
 
                 (void) snprintf(name, sizeof(name), "%s-%u", object_name(replica_set),
                                 ++world->n_ids);
-                (void) manager_create_pod(world,
-                                          make_pod(world, replica_set, template, "ReplicaSet", name,
-                                                   (int) choose(world, NODES_MAX)));
+                (void) manager_create_pod(world, make_pod(world, replica_set, template,
+                                                          "ReplicaSet", name, -1));
         }
 }
 
@@ -759,6 +831,20 @@ void deployment_sync(World *world, json_object *deployment) {
 
 /* PodDisruptionBudgets */
 
+/* Pods that the API server has let be evicted of late, and that the controller has not seen as deleted. */
+static json_object *find_disrupted(World *world, json_object *budget) {
+        json_object *found = json_object_new_object(),
+                    *all = GET(budget, "status", "disruptedPods");
+        const Items *pods = &world->manager.items[PODS];
+
+        for (size_t i = 0; all && i < pods->n; i++)
+                if (!object_is_deleted(pods->items[i]) &&
+                    world->now_sec - json_get_time(all, pods->names[i]) < DISRUPTED_SEC)
+                        json_object_object_add(found, pods->names[i],
+                                               json_object_get(GET(all, pods->names[i])));
+        return found;
+}
+
 void budget_sync(World *world, json_object *budget) {
         static const char *const keys[] = { "expectedPods",       "currentHealthy",
                                             "desiredHealthy",     "disruptionsAllowed",
@@ -767,18 +853,24 @@ void budget_sync(World *world, json_object *budget) {
         json_object *least = GET(budget, "spec", "minAvailable");
         int64_t n_max = object_integer(budget, "spec.maxUnavailable");
         int64_t n = 0, n_healthy = 0, n_wanted, n_allowed;
+        json_object *disrupted = find_disrupted(world, budget), *changed, *status;
 
         for (size_t i = 0; i < pods->n; i++) {
                 n += is_selected(pods->items[i], budget);
                 n_healthy += !object_is_deleted(pods->items[i]) &&
                              is_selected(pods->items[i], budget) &&
+                             !GET(disrupted, pods->names[i]) &&
                              pod_is_available(world, pods->items[i], 0);
         }
         if (!least && n > 0)
                 n = object_integer(api_workload(world), "spec.replicas");
         n_wanted = least ? json_object_get_int64(least) : n > n_max ? n - n_max : 0;
         n_allowed = n > 0 && n_healthy > n_wanted ? n_healthy - n_wanted : 0;
-        write_status(world, BUDGETS, budget, keys,
-                     (const int64_t[]){ n, n_healthy, n_wanted, n_allowed,
-                                        object_integer(budget, "metadata.generation") });
+        status = with_numbers(GET(budget, "status"), keys,
+                              (const int64_t[]){ n, n_healthy, n_wanted, n_allowed,
+                                                 object_integer(budget, "metadata.generation") });
+        SET(&status, disrupted, "disruptedPods");
+        changed = json_object_get(budget);
+        SET(&changed, status, "status");
+        (void) api_update(world, AUTHOR_MANAGER, BUDGETS, true, changed);
 }

@@ -177,7 +177,7 @@ static bool make_ordinal(const SetSync *turn, int64_t i) {
         else if (!pod) {
                 (void) snprintf(name, sizeof(name), "%s-%" PRId64, WORKLOAD, ordinal);
                 create_pod(turn->world, turn->set, is_current ? turn->current : turn->update,
-                           "StatefulSet", name, (int) ordinal % NODES_MAX);
+                           "StatefulSet", name, -1);
         }
         return !turn->is_parallel && !is_healthy(turn, pod);
 }
@@ -337,8 +337,7 @@ static json_object *pod_on(World *world, json_object *set, int node) {
                 json_object *pod = pods->items[i];
                 bool is_over = object_is_deleted(pod) && pod_has_ended(pod);
 
-                if (pod_is_claimed(pod, set) && !is_over &&
-                    object_text(pod, "spec.nodeName")[5] == '0' + node &&
+                if (pod_is_claimed(pod, set) && !is_over && pod_target(pod) == node &&
                     (!found || object_is_deleted(found)))
                         found = pod;
         }
@@ -362,7 +361,7 @@ static json_object *find_surplus(World *world, json_object *set, int node) {
                 json_object *pod = pods->items[i];
 
                 if (!pod_is_claimed(pod, set) || object_is_deleted(pod) || pod_has_ended(pod) ||
-                    object_text(pod, "spec.nodeName")[5] != '0' + node)
+                    pod_target(pod) != node)
                         continue;
                 n++;
                 if (!youngest || is_older(youngest, pod))

@@ -31,7 +31,8 @@
 #define CALM_STEPS 4000
 #define CALM_SEC 3000
 #define SKEW_SEC 8
-#define RETRY_SEC 300 /* the longest pause of a controller after a failure */
+#define PERSONS_MAX 20 /* runs of people, half of them before all is calm */
+#define RETRY_SEC 300  /* the longest pause of a controller after a failure */
 #define CONTROLLER "system:serviceaccount:inplaced-system:inplaced"
 
 /* Scenarios */
@@ -105,8 +106,7 @@ static void show_scenario(World *world) {
 
 typedef struct Run {
         World world;
-        Tool *persons[16]; /* runs of people */
-        size_t n_persons;
+        size_t n_persons; /* runs of people */
         Tool *controller; /* NULL: none runs */
         bool has_second;  /* a second controller has taken over from one that does not end */
 } Run;
@@ -118,7 +118,7 @@ static void excuse_release(World *world) {
 }
 
 static void start(Run *run, const Command *command) {
-        if (run->n_persons == sizeof(run->persons) / sizeof(run->persons[0]))
+        if (run->n_persons == PERSONS_MAX)
                 return;
         if (command->release)
                 excuse_release(&run->world);
@@ -126,7 +126,8 @@ static void start(Run *run, const Command *command) {
              command->verb == COMMAND_OF_SET_IMAGE ? "set image " : "rollout",
              command->image ? command->image : "", command->undo ? " --undo" : "",
              command->release ? " --release" : "");
-        run->persons[run->n_persons++] = tool_start(&run->world, command);
+        run->n_persons++;
+        (void) tool_start(&run->world, command);
 }
 
 static void start_controller(Run *run) {
@@ -193,6 +194,8 @@ static void start_next(Run *run) {
                 break;
         default: break;
         }
+        if (run->n_persons > PERSONS_MAX / 2)
+                return;
         /* A user who releases an update runs nothing else for it. */
         if (command.release && count_alive(run) > 0) {
                 command.user = "dave";
@@ -250,6 +253,7 @@ static void pass_time(World *world, int64_t sec) {
                 manager_touch(world);
         if (nodes_are_due(world))
                 nodes_step(world);
+        user_drain(world);
 }
 
 /* Edits and disturbances */
@@ -271,6 +275,8 @@ static void step_outside(Run *run) {
         for (int i = 0; i < NODES_MAX; i++)
                 if (world->nodes[i].lost_sec != NEVER && happens(world, 1))
                         node_return(world, i);
+        if (world->is_full && happens(world, 1))
+                cluster_make_room(world);
         if (scenario->is_declared && scenario->n_crashes > 0 && happens(world, 1)) {
                 scenario->n_crashes--;
                 tool_kill(run->controller);
@@ -415,6 +421,7 @@ static void finish(Run *run) {
         world->is_calm = true;
         for (int i = 0; i < NODES_MAX; i++)
                 node_return(world, i);
+        cluster_make_room(world);
         user_free_pods(world);
         user_free_budget(world);
         if (!api_workload(world))

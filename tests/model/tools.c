@@ -584,8 +584,26 @@ static bool has_labels(json_object *object, const char *text) {
                text_equal(object_text(object, "metadata.labels.app"), strchr(text, '=') + 1);
 }
 
+static bool has_more_than_images(json_object *pod) {
+        json_object *first = json_object_array_get_idx(GET(pod, "spec", "containers"), 0);
+
+        return GET(pod, "spec", "nodeSelector") || json_object_object_length(first) > 2;
+}
+
+/* Commands remove from pods that a watch shows what they do not read. */
+static json_object *copy_for_command(Resource resource, json_object *object) {
+        json_object *copy = json_object_get(object), *spec = NULL;
+
+        if (resource != PODS || !has_more_than_images(object))
+                return copy;
+        (void) json_object_deep_copy(GET(object, "spec"), &spec, NULL);
+        SET(&copy, spec, "spec");
+        return copy;
+}
+
 static int show(const SessionFollow *follow, const FollowedWatch *followed, json_object *object,
                 bool is_gone) {
+        cleanup(json_object_put_p) json_object *copy = copy_for_command(followed->resource, object);
         const SessionWatch *watch = &followed->watch;
         void *userdata = watch->userdata ? watch->userdata : follow->userdata;
         const KubeObject shown = {
@@ -593,7 +611,7 @@ static int show(const SessionFollow *follow, const FollowedWatch *followed, json
                 .name = object_name(object),
                 .uid = object_text(object, "metadata.uid"),
                 .resource_version = object_text(object, "metadata.resourceVersion"),
-                .json = object,
+                .json = copy,
         };
 
         if (followed->name[0] && strcmp(followed->name, shown.name) != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Other users, an autoscaler, evictions, and nodes that are lost: all that happens to a workload meanwhile */
+/* Other users, an autoscaler, drains, and nodes that are lost or full: all that happens to a workload meanwhile */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -557,14 +557,78 @@ void user_edit(World *world) {
 
 /* Disturbances */
 
-static void evict(World *world) {
-        json_object *pod = any_pod(world);
+static bool is_taken(json_object *pod) {
+        return !text_equal(object_text(pod, "metadata.labels.app"), WORKLOAD);
+}
 
-        if (!pod || object_is_deleted(pod))
-                return;
-        note(world, "user: evicts pod %s", object_name(pod));
+static void delete_pod(World *world, json_object *pod, const char *verb) {
+        note(world, "user: %s pod %s", verb, object_name(pod));
         judge_pod_lost(world);
         (void) api_delete(world, AUTHOR_USER, PODS, object_name(pod));
+}
+
+static void delete_any(World *world) {
+        json_object *pod = any_pod(world);
+
+        if (pod && !object_is_deleted(pod))
+                delete_pod(world, pod, "deletes");
+}
+
+/* By pods of other workloads */
+static void fill_nodes(World *world) {
+        note(world, "the nodes have no more room");
+        world->is_full = true;
+}
+
+/* Drains it from now on. A DaemonSet's pods would stay. */
+static void cordon_node(World *world) {
+        int number = (int) choose(world, NODES_MAX);
+
+        if (world->scenario.kind == WORKLOAD_DAEMON_SET)
+                return;
+        note(world, "user: drains node-%d", number);
+        world->nodes[number].is_cordoned = true;
+}
+
+/* Takes one from the budget of the pod, as the API server does for an eviction. */
+static bool take_from_budget(World *world, json_object *pod) {
+        json_object *budget = api_get(world, BUDGETS, WORKLOAD), *changed;
+        int64_t n_wanted = object_integer(budget, "status.desiredHealthy");
+        int64_t n_allowed = object_integer(budget, "status.disruptionsAllowed");
+
+        if (!budget || is_taken(pod) || pod_has_ended(pod) ||
+            text_equal(object_text(pod, "status.phase"), "Pending") ||
+            (!pod_is_available(world, pod, 0) && n_wanted > 0 &&
+             object_integer(budget, "status.currentHealthy") >= n_wanted))
+                return true;
+        if (n_allowed == 0 || !object_is_observed(budget))
+                return false;
+        changed = json_object_get(budget);
+        SET_NUMBER(&changed, n_allowed - 1, "status", "disruptionsAllowed");
+        SET(&changed, time_text(world->now_sec), "status", "disruptedPods", object_name(pod));
+        return api_update(world, AUTHOR_USER, BUDGETS, true, changed) == ERROR_NONE;
+}
+
+/* As "kubectl drain", which tries again what is refused. */
+void user_drain(World *world) {
+        bool has_any = false;
+
+        for (int i = 0; i < NODES_MAX; i++)
+                has_any = has_any || world->nodes[i].is_cordoned;
+        if (has_any)
+                manager_touch(world);
+        for (size_t i = has_any ? world->items[PODS].n : 0; i > 0; i--) {
+                json_object *pod = world->items[PODS].items[i - 1];
+                int node = pod_node(pod);
+
+                if (node < 0 || !world->nodes[node].is_cordoned || object_is_deleted(pod) ||
+                    !object_owner(pod) || happens(world, 50))
+                        continue;
+                if (take_from_budget(world, pod))
+                        delete_pod(world, pod, "evicts");
+                else
+                        note(world, "user: may not evict pod %s", object_name(pod));
+        }
 }
 
 static void lose_node(World *world) {
@@ -614,10 +678,6 @@ static void fail_pod(World *world) {
         judge_pod_lost(world);
         world->judge.n_deletes++;
         runtime_fail(world, runtime);
-}
-
-static bool is_taken(json_object *pod) {
-        return !text_equal(object_text(pod, "metadata.labels.app"), WORKLOAD);
 }
 
 /* The controller makes another; before it has seen that, it may delete this one. When it has it again, it deletes one, and
@@ -688,7 +748,7 @@ void user_free_pods(World *world) {
                         relabel(world, pod);
                 else if (is_taken(pod))
                         (void) api_delete(world, AUTHOR_USER, PODS, object_name(pod));
-                if (are_finalized)
+                if (are_finalized && i <= world->items[PODS].n)
                         finalize(world, world->items[PODS].items[i - 1]);
         }
 }
@@ -717,9 +777,9 @@ void user_restart_lost(World *world) {
 }
 
 void user_disturb(World *world) {
-        static void (*const disturbances[])(World *) = { evict,    lose_node,   restart_container,
-                                                         fail_pod, relabel_any, delete_finalized,
-                                                         bar_node };
+        static void (*const disturbances[])(World *) = { delete_any, lose_node,   restart_container,
+                                                         fail_pod,   relabel_any, delete_finalized,
+                                                         bar_node,   fill_nodes,  cordon_node };
 
         if (world->n_runtimes > 0)
                 disturbances[choose(world, sizeof(disturbances) / sizeof(disturbances[0]))](world);

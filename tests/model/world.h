@@ -23,7 +23,7 @@
 #define NODES_MAX 3
 #define PODS_MAX 4 /* pods that a workload has at most */
 #define CONTAINERS_MAX 2
-#define TOOLS_MAX 24
+#define TOOLS_MAX 32
 #define NEVER INT64_MAX
 #define REVISION "deployment.kubernetes.io/revision"
 #define DESIRED "deployment.kubernetes.io/desired-replicas"
@@ -115,6 +115,7 @@ typedef struct Node {
         int skew_sec;     /* how far its clock is ahead of that of the API server */
         bool is_marked;   /* the pods are shown as not ready */
         bool is_barred;   /* a DaemonSet has no pod there */
+        bool is_cordoned; /* it is being drained, or was */
 } Node;
 
 typedef struct Scenario {
@@ -180,6 +181,8 @@ struct World {
         size_t n_tools;
         Judge judge;
         bool has_garbage; /* objects whose owner is gone, perhaps */
+        bool has_unbound; /* pods without a node, perhaps */
+        bool is_full;     /* no node has room for one more pod */
         bool is_calm;     /* no more faults */
         FILE *trace;      /* NULL: none */
 };
@@ -251,6 +254,7 @@ void cluster_make(World *world); /* a workload whose pods all are ready */
 void cluster_make_workload(World *world, const char *image);
 void cluster_make_budget(World *world, const char *limit, int64_t n);
 void cluster_settle(World *world); /* controllers and kubelets act until nothing is left */
+void cluster_make_room(World *world);
 /* Whether the model does what the real controllers have done. Writes to `out` what differs. */
 bool replay_recording(const char *path, FILE *out);
 bool manager_step(World *world);
@@ -262,12 +266,14 @@ void stateful_set_sync(World *world, json_object *set);
 void daemon_set_sync(World *world, json_object *set);
 int daemons_wanted(const World *world);
 void budget_sync(World *world, json_object *budget);
-/* A pod of this owner and template, as controllers make it. */
+/* A pod of this owner and template, as controllers make it. node: -1: the scheduler chooses one. */
 json_object *make_pod(World *world, json_object *owner, json_object *template, const char *kind,
                       const char *name, int node);
 json_object *make_owners(json_object *owner, const char *kind);
 ErrorKind manager_create_pod(World *world, json_object *pod); /* taken over */
 ErrorKind manager_delete_pod(World *world, json_object *pod);
+int pod_node(json_object *pod);   /* -1: it has none */
+int pod_target(json_object *pod); /* the only node that it may have; -1: any */
 bool pod_is_owned(json_object *pod, json_object *owner);
 /* The owner's controller counts it, and adopts it where it has no other. */
 bool pod_is_claimed(json_object *pod, json_object *owner);
@@ -291,6 +297,7 @@ int64_t kubelet_next_sec(const World *world);
 bool image_is_good(const char *image); /* containers of it start, run on and become ready */
 void user_edit(World *world);
 void user_disturb(World *world);
+void user_drain(World *world); /* goes on with what is being drained */
 void user_set_image(World *world, const char *image);
 void user_allow_ordinary(World *world);                     /* updates of a declared workload */
 void user_make_anew(World *world);                          /* the workload, which was deleted */
