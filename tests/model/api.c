@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* An API server: versions, generations, preconditions, defaults, the policy inplaced-hold, and a log of changes */
+/* An API server: versions, generations, preconditions, defaults, the policy inplaced-hold, webhooks, and a log of changes */
 
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +166,65 @@ static void hold(Resource resource, json_object *old, json_object **object) {
                            "partition");
 }
 
+/* Webhooks */
+
+static json_object *inject(json_object *containers) {
+        json_object *list = copy_list(containers), *added = json_object_new_object();
+
+        SET_TEXT(&added, "mesh", "name");
+        SET_TEXT(&added, "r/mesh:1", "image");
+        json_object_array_add(list, added);
+        return list;
+}
+
+/* "r/app:1" becomes "m/app:1". */
+static json_object *mirror(json_object *containers) {
+        json_object *list = copy_list(containers);
+
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                json_object *container = json_object_get(json_object_array_get_idx(list, i));
+                char image[24];
+
+                (void) snprintf(image, sizeof(image), "m%s", json_get_text(container, "image") + 1);
+                SET_TEXT(&container, image, "image");
+                json_object_array_put_idx(list, i, container);
+        }
+        return list;
+}
+
+static bool is_denied(json_object *old, json_object *pod) {
+        const char *name = object_name(pod);
+
+        return name[strlen(name) - 1] % 2 == 1 &&
+               !text_equal(template_image(old, "app"), template_image(pod, "app"));
+}
+
+/* old: NULL: the pod is new. A pod that is there gets no other containers from any client. */
+static ErrorKind admit(const World *world, json_object *old, json_object **pod) {
+        json_object *containers = GET(*pod, "spec", "containers");
+        bool has_injected = json_find(containers, "name", "mesh");
+
+        switch (world->has_webhook ? world->scenario.webhook : WEBHOOK_NONE) {
+        case WEBHOOK_INJECTS_ALWAYS:
+                if (old && !has_injected)
+                        return ERROR_INVALID;
+                __attribute__((fallthrough));
+        case WEBHOOK_INJECTS:
+                if (!old && !has_injected)
+                        SET(pod, inject(containers), "spec", "containers");
+                break;
+        case WEBHOOK_MIRRORS:
+        case WEBHOOK_MIRRORS_ALWAYS:
+                if (!old || world->scenario.webhook == WEBHOOK_MIRRORS_ALWAYS)
+                        SET(pod, mirror(containers), "spec", "containers");
+                break;
+        case WEBHOOK_DENIES: return old && is_denied(old, *pod) ? ERROR_DENIED : ERROR_NONE;
+        case WEBHOOK_NONE:
+        case _WEBHOOK_MAX: break;
+        }
+        return ERROR_NONE;
+}
+
 static void set_version(World *world, json_object **object) {
         char version[16];
 
@@ -176,6 +235,13 @@ static void set_version(World *world, json_object **object) {
 /* Takes `object` over. ret: owned by the caller; may be NULL. */
 static ErrorKind finish(World *world, const Patch *write, json_object *old, json_object *object,
                         json_object **ret) {
+        ErrorKind kind = write->resource == PODS && !write->is_status ? admit(world, old, &object)
+                                                                      : ERROR_NONE;
+
+        if (kind != ERROR_NONE) {
+                json_object_put(object);
+                return kind;
+        }
         if (!write->is_status) {
                 set_defaults(write->resource, &object);
                 hold(write->resource, old, &object);
@@ -243,6 +309,8 @@ ErrorKind api_create(World *world, Author author, Resource resource, json_object
         (void) snprintf(uid, sizeof(uid), "u%u", ++world->n_uids);
         SET_TEXT(&made, uid, "metadata", "uid");
         SET_NUMBER(&made, 1, "metadata", "generation");
+        if (resource == PODS)
+                (void) admit(world, NULL, &made);
         if (!is_dry_run) {
                 set_version(world, &made);
                 store(world, resource, NULL, made);

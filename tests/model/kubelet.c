@@ -31,6 +31,14 @@ bool image_is_good(const char *image) {
         return !ends_in(image, "none") && !ends_in(image, "crash") && !ends_in(image, "unready");
 }
 
+bool image_is_same(const World *world, const char *image, const char *other) {
+        bool is_mirrored = world->scenario.webhook == WEBHOOK_MIRRORS ||
+                           world->scenario.webhook == WEBHOOK_MIRRORS_ALWAYS;
+
+        return text_equal(image, other) ||
+               (is_mirrored && image && other && strcmp(image + 1, other + 1) == 0);
+}
+
 static const char *image_of(json_object *pod, size_t i) {
         json_object *containers = GET(pod, "spec", "containers");
 
@@ -70,6 +78,12 @@ Runtime *runtime_find(World *world, json_object *pod) {
                 if (text_equal(world->runtimes[i].uid, object_text(pod, "metadata.uid")))
                         return &world->runtimes[i];
         return NULL;
+}
+
+static const char *name_of(const Runtime *runtime, int i) {
+        return json_get_text(json_object_array_get_idx(GET(runtime->seen, "spec", "containers"),
+                                                       (size_t) i),
+                             "name");
 }
 
 static int n_containers(const Runtime *runtime) {
@@ -241,9 +255,9 @@ static json_object *state_of(const RuntimeContainer *container, const char *imag
         return state;
 }
 
-/* Two of the images are the same under other names. */
+/* Two of the images are the same under other names, and each is in the other registry. */
 static const char *content_of(const char *image) {
-        return strcmp(image, "r/app:3") == 0 ? "r/app:1" : image;
+        return strcmp(image + 1, "/app:3") == 0 ? "/app:1" : image + 1;
 }
 
 static json_object *status_of(const RuntimeContainer *container, const char *name) {
@@ -298,12 +312,12 @@ static json_object *conditions_of(World *world, const Runtime *runtime, json_obj
 }
 
 static void report(World *world, Runtime *runtime, json_object *pod) {
-        static const char *const names[CONTAINERS_MAX] = { "app", "side" };
         json_object *statuses = json_object_new_array(), *changed = json_object_get(pod);
         json_object *status = json_object_new_object();
 
         for (int i = 0; i < n_containers(runtime); i++)
-                json_object_array_add(statuses, status_of(&runtime->containers[i], names[i]));
+                json_object_array_add(statuses,
+                                      status_of(&runtime->containers[i], name_of(runtime, i)));
         json_object_object_add(status, "phase",
                                json_object_new_string(runtime->has_failed ? "Failed" : "Running"));
         json_object_object_add(status, "startTime",
@@ -323,7 +337,7 @@ static void report(World *world, Runtime *runtime, json_object *pod) {
 static bool runs(const World *world, const Runtime *runtime, json_object *pod,
                  json_object *images) {
         for (int i = 0; i < n_containers(runtime); i++) {
-                const char *wanted = images ? json_get_text(images, i == 0 ? "app" : "side") : NULL;
+                const char *wanted = images ? json_get_text(images, name_of(runtime, i)) : NULL;
                 const RuntimeContainer *container = &runtime->containers[i];
 
                 if (images && !wanted)

@@ -79,14 +79,25 @@ static Scenario choose_scenario(World *world) {
         scenario.is_recreate = scenario.kind == WORKLOAD_DEPLOYMENT && happens(world, 15);
         scenario.has_crashes = happens(world, 15);
         scenario.has_skew = happens(world, 15);
+        if (happens(world, 15))
+                scenario.webhook = 1 + choose(world, _WEBHOOK_MAX - 1);
+        scenario.is_webhook_first = scenario.webhook != WEBHOOK_NONE && happens(world, 40);
         return scenario;
 }
 
 static void show_scenario(World *world) {
+        static const char *const webhooks[_WEBHOOK_MAX] = {
+                [WEBHOOK_NONE] = "",
+                [WEBHOOK_INJECTS] = ", injection",
+                [WEBHOOK_INJECTS_ALWAYS] = ", injection always",
+                [WEBHOOK_MIRRORS] = ", mirror",
+                [WEBHOOK_MIRRORS_ALWAYS] = ", mirror always",
+                [WEBHOOK_DENIES] = ", denials",
+        };
         const Scenario *scenario = &world->scenario;
 
         note(world,
-             "%s of %d pods with %d containers, maxUnavailable %d, partition %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s%s%s%s, to %s",
+             "%s of %d pods with %d containers, maxUnavailable %d, partition %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s%s%s%s%s%s, to %s",
              workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
              scenario->max_unavailable, scenario->partition, scenario->min_ready_sec,
              scenario->history_limit, scenario->has_gate ? ", gate" : "",
@@ -99,7 +110,8 @@ static void show_scenario(World *world) {
              scenario->start > 0 ? ", ordinals from 2" : "",
              scenario->is_parallel ? ", parallel" : "", scenario->is_recreate ? ", Recreate" : "",
              scenario->has_rival ? ", two runs" : "", scenario->has_crashes ? ", crashes" : "",
-             scenario->has_skew ? ", skew" : "", scenario->target);
+             scenario->has_skew ? ", skew" : "", webhooks[scenario->webhook],
+             scenario->is_webhook_first ? " from the beginning" : "", scenario->target);
 }
 
 /* Commands of people */
@@ -256,6 +268,12 @@ static void pass_time(World *world, int64_t sec) {
         user_drain(world);
 }
 
+static void change_webhook(World *world, bool is_there) {
+        if (world->has_webhook != is_there)
+                note(world, "a webhook is %s", is_there ? "there" : "gone");
+        world->has_webhook = is_there;
+}
+
 /* Edits and disturbances */
 static void step_outside(Run *run) {
         World *world = &run->world;
@@ -277,6 +295,8 @@ static void step_outside(Run *run) {
                         node_return(world, i);
         if (world->is_full && happens(world, 1))
                 cluster_make_room(world);
+        if (scenario->webhook != WEBHOOK_NONE && happens(world, 1))
+                change_webhook(world, !world->has_webhook);
         if (scenario->is_declared && scenario->n_crashes > 0 && happens(world, 1)) {
                 scenario->n_crashes--;
                 tool_kill(run->controller);
@@ -359,7 +379,7 @@ static bool is_behind(Run *run) {
                 json_object *pod = world->items[PODS].items[i];
 
                 if (!object_is_deleted(pod) && !pod_has_ended(pod) && image_is_good(image) &&
-                    !text_equal(template_image(pod, "app"), image))
+                    !image_is_same(world, template_image(pod, "app"), image))
                         return true;
         }
         return false;
@@ -422,6 +442,7 @@ static void finish(Run *run) {
         for (int i = 0; i < NODES_MAX; i++)
                 node_return(world, i);
         cluster_make_room(world);
+        change_webhook(world, world->has_webhook && world->scenario.webhook == WEBHOOK_INJECTS);
         user_free_pods(world);
         user_free_budget(world);
         if (!api_workload(world))
@@ -454,6 +475,7 @@ static void finish(Run *run) {
         if (is_kept_only(run)) {
                 judge_kept_only(world);
                 user_allow_ordinary(world);
+                pass_time(world, RETRY_SEC);
                 calm_down(run);
         }
         if (!world->judge.failure[0])

@@ -297,8 +297,11 @@ static int refuse(Session *session, ErrorKind kind, Error *reterr) {
         session->code = kind == ERROR_UNAVAILABLE ? 0
                         : kind == ERROR_CONFLICT  ? 409
                         : kind == ERROR_NOT_FOUND ? 404
+                        : kind == ERROR_DENIED    ? 403
                                                   : 422;
-        return error_set(reterr, kind, "the model answers: %s", error_kind_to_string(kind));
+        return error_set(reterr, kind, "the model answers: %s",
+                         kind == ERROR_INVALID ? "pod updates may not change fields"
+                                               : error_kind_to_string(kind));
 }
 
 typedef enum Fate {

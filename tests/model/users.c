@@ -434,7 +434,7 @@ static void edit_containers(World *world) {
 
         SET_TEXT(&app, any_image(world), "image");
         json_object_array_add(list, app);
-        if (json_object_array_length(old) < CONTAINERS_MAX) {
+        if (json_object_array_length(old) < 2) {
                 SET_TEXT(&side, "side", "name");
                 SET_TEXT(&side, "r/side:1", "image");
                 json_object_array_add(list, side);

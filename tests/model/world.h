@@ -22,7 +22,7 @@
 #define WORKLOAD "web"
 #define NODES_MAX 3
 #define PODS_MAX 4 /* pods that a workload has at most */
-#define CONTAINERS_MAX 2
+#define CONTAINERS_MAX 3
 #define TOOLS_MAX 32
 #define NEVER INT64_MAX
 #define REVISION "deployment.kubernetes.io/revision"
@@ -118,6 +118,17 @@ typedef struct Node {
         bool is_cordoned; /* it is being drained, or was */
 } Node;
 
+/* A mutating webhook changes new pods, or "always" those as well that are written later. */
+typedef enum Webhook {
+        WEBHOOK_NONE,
+        WEBHOOK_INJECTS, /* a container */
+        WEBHOOK_INJECTS_ALWAYS,
+        WEBHOOK_MIRRORS, /* images: they get the name of another registry */
+        WEBHOOK_MIRRORS_ALWAYS,
+        WEBHOOK_DENIES, /* other images in some pods */
+        _WEBHOOK_MAX,
+} Webhook;
+
 typedef struct Scenario {
         WorkloadKind kind;
         int n_pods, n_containers;
@@ -137,8 +148,10 @@ typedef struct Scenario {
         bool has_hostile_users; /* their edits take the workload away from the update */
         bool has_rival;         /* a second run at the same time */
         int n_edits, n_disturbances, n_crashes, n_losses;
-        int n_refusals;     /* requests that are denied, or refused because the server is busy */
-        const char *target; /* image to which the first update goes */
+        int n_refusals; /* requests that are denied, or refused because the server is busy */
+        Webhook webhook;
+        bool is_webhook_first; /* the first pods were made with it */
+        const char *target;    /* image to which the first update goes */
 } Scenario;
 
 /* Facts that the properties need. */
@@ -183,6 +196,7 @@ struct World {
         bool has_garbage; /* objects whose owner is gone, perhaps */
         bool has_unbound; /* pods without a node, perhaps */
         bool is_full;     /* no node has room for one more pod */
+        bool has_webhook; /* the scenario's */
         bool is_calm;     /* no more faults */
         FILE *trace;      /* NULL: none */
 };
@@ -206,6 +220,7 @@ void set_at(json_object **document, json_object *value, const char *const *keys)
 #define SET_NUMBER(document, number, ...) SET(document, json_object_new_int64(number), __VA_ARGS__)
 /* A new one with the members of `object`, which may be NULL, and with these numbers; keys: up to NULL. */
 json_object *with_numbers(json_object *object, const char *const *keys, const int64_t *values);
+json_object *copy_list(json_object *list);
 /* The value there; NULL: none. */
 json_object *get_at(json_object *document, const char *const *keys);
 #define GET(document, ...) get_at(document, (const char *const[]){ __VA_ARGS__, NULL })
@@ -295,6 +310,8 @@ void node_return(World *world, int number);
 int64_t kubelet_next_sec(const World *world);
 
 bool image_is_good(const char *image); /* containers of it start, run on and become ready */
+/* Or one is the other in the registry of the webhook. */
+bool image_is_same(const World *world, const char *image, const char *other);
 void user_edit(World *world);
 void user_disturb(World *world);
 void user_drain(World *world); /* goes on with what is being drained */
