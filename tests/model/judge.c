@@ -5,7 +5,7 @@
  *
  * An update in place creates and deletes no pod. It makes no more pods unavailable at a time than allowed. It writes
  * nothing over what another user has written. A workload shows no failure while another image heals it. What a run says of
- * pods at its end was so when it has read them last. In the end the workload has the strategy that its users gave it, or
+ * pods at its end was so when it has read them last, and it takes no restart for other resources for a failure. In the end the workload has the strategy that its users gave it, or
  * shows that it is held.
  */
 
@@ -243,6 +243,20 @@ static const char *strange_member(json_object *old, json_object *new, const char
         return find_strange(old, new, known) ?: find_strange(new, old, known);
 }
 
+/* Each container has what it had but for its image. */
+static bool has_containers(json_object *old, json_object *new) {
+        static const char *const known[] = { "image", NULL };
+        size_t n = old ? json_object_array_length(old) : 0;
+
+        if (json_object_equal(old, new))
+                return true;
+        for (size_t i = 0; i < n; i++)
+                if (strange_member(json_object_array_get_idx(old, i),
+                                   json_object_array_get_idx(new, i), known))
+                        return false;
+        return n == json_object_array_length(new);
+}
+
 static const char *strange_part(json_object *old, json_object *new) {
         static const char *const top[] = { "metadata", "spec", "status", NULL };
         static const char *const metadata[] = { "annotations", "labels", "generation",
@@ -272,6 +286,10 @@ static const char *strange_part(json_object *old, json_object *new) {
         part = part
                        ?: strange_member(GET(old, "spec", "template", "spec"),
                                          GET(new, "spec", "template", "spec"), inner);
+        if (!has_containers(GET(old, "spec", "containers"), GET(new, "spec", "containers")) ||
+            !has_containers(GET(old, "spec", "template", "spec", "containers"),
+                            GET(new, "spec", "template", "spec", "containers")))
+                return "containers";
         return part ?: strange_member(GET(old, "status"), GET(new, "status"), status);
 }
 
@@ -392,12 +410,15 @@ void judge_idle(World *world) {
                              world->judge.failed_image, image);
 }
 
-/* Words about the pod are about the images that it had then. */
+/* Words about the pod are about the images that it had then. Where no container runs, or one that its kubelet has not reported,
+ * one of the image before looks like one of the image now. */
 static void judge_change(World *world, json_object *old, json_object *new) {
         Runtime *runtime = runtime_find(world, new);
 
-        if (runtime && !text_equal(template_image(old, "app"), template_image(new, "app")))
-                runtime->is_named = runtime->is_renewed = false;
+        if (!runtime || text_equal(template_image(old, "app"), template_image(new, "app")))
+                return;
+        runtime->is_named = runtime->is_renewed = false;
+        runtime->has_crashed = runtime->containers[0].state != RUNTIME_RUNNING || runtime->has_news;
 }
 
 void judge_write(World *world, Author author, Resource resource, json_object *old,
@@ -573,6 +594,16 @@ static void judge_done(World *world, const Telling *telling) {
                 judge_report(world, json_object_array_get_idx(pods, i), target, has_moved);
 }
 
+/* A change of its resources may restart a container, which says nothing about its image. */
+static void judge_restarts(World *world, json_object *output, const Runtime *runtime) {
+        const char *reason = json_get_text(output, "reason");
+
+        if (reason && strstr(reason, "has restarted since the update") &&
+            names_pod(output, runtime->seen) && !runtime->has_crashed)
+                fail(world, "pod %s counts as failed, and its containers run on",
+                     object_name(runtime->seen));
+}
+
 void judge_told(World *world, const Telling *telling) {
         bool is_done = json_is(telling->output, "outcome", "updated") ||
                        json_is(telling->output, "outcome", "undone");
@@ -582,6 +613,7 @@ void judge_told(World *world, const Telling *telling) {
         for (size_t i = 0; i < world->n_runtimes; i++) {
                 Runtime *runtime = &world->runtimes[i];
 
+                judge_restarts(world, telling->output, runtime);
                 runtime->is_named = names_pod(telling->output, runtime->seen) ||
                                     (runtime->is_named && !telling->has_closed);
         }

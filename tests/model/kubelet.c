@@ -59,10 +59,24 @@ static bool is_true(json_object *pod, const char *type) {
         return json_is(condition_of(pod, type), "status", "True");
 }
 
+static Resources resources_of(json_object *pod) {
+        json_object *first = json_object_array_get_idx(GET(pod, "spec", "containers"), 0);
+        json_object *requests = GET(first, "resources", "requests");
+
+        return (Resources){ (int) json_get_integer(requests, "cpu"),
+                            (int) json_get_integer(requests, "memory") };
+}
+
+static bool resources_equal(const Resources *a, const Resources *b) {
+        return a->cpu == b->cpu && a->memory == b->memory;
+}
+
 void runtime_add(World *world, json_object *pod) {
         Runtime *runtime = &world->runtimes[world->n_runtimes++];
 
-        *runtime = (Runtime){ .seen = json_object_get(pod), .node = pod_node(pod) };
+        *runtime = (Runtime){ .seen = json_object_get(pod),
+                              .node = pod_node(pod),
+                              .allocated = resources_of(pod) };
         (void) snprintf(runtime->uid, sizeof(runtime->uid), "%s", object_text(pod, "metadata.uid"));
         if (world->n_runtimes == sizeof(world->runtimes) / sizeof(world->runtimes[0]))
                 fail(world, "the model has no room for more pods");
@@ -152,6 +166,7 @@ typedef enum Deed {
         DEED_KILL,
         DEED_READY,
         DEED_CRASH,
+        DEED_RESIZE,
 } Deed;
 
 static int64_t clock_of(const World *world, const Runtime *runtime) {
@@ -166,7 +181,9 @@ static void note_start(World *world, Runtime *runtime, const char *image) {
         runtime->is_renewed = runtime->is_renewed || text_equal(image_of(pod, 0), image);
 }
 
-static Deed next_deed(const World *world, const RuntimeContainer *container, const char *image) {
+/* allocated: resources of the first container; NULL: it is another one. */
+static Deed next_deed(const World *world, const RuntimeContainer *container, const char *image,
+                      const Resources *allocated) {
         switch (container->state) {
         case RUNTIME_NONE:
         case RUNTIME_DEAD: return DEED_START;
@@ -176,8 +193,11 @@ static Deed next_deed(const World *world, const RuntimeContainer *container, con
                                ? DEED_START
                                : DEED_NONE;
         case RUNTIME_RUNNING:
-                if (strcmp(container->image, image) != 0)
+                if (strcmp(container->image, image) != 0 ||
+                    (allocated && container->resources.memory != allocated->memory))
                         return DEED_KILL;
+                if (allocated && container->resources.cpu != allocated->cpu)
+                        return DEED_RESIZE;
                 if (ends_in(image, "crash"))
                         return DEED_CRASH;
                 return container->is_ready || ends_in(image, "unready") ? DEED_NONE : DEED_READY;
@@ -185,9 +205,14 @@ static Deed next_deed(const World *world, const RuntimeContainer *container, con
         return DEED_NONE;
 }
 
+static const Resources *allocated_to(const Runtime *runtime, const RuntimeContainer *container) {
+        return container == &runtime->containers[0] ? &runtime->allocated : NULL;
+}
+
 static void act(World *world, Runtime *runtime, RuntimeContainer *container, const char *image) {
-        Deed deed = next_deed(world, container, image);
-        static const char *const names[] = { "", "starts", "stops", "finds ready", "sees end" };
+        Deed deed = next_deed(world, container, image, allocated_to(runtime, container));
+        static const char *const names[] = { "",         "starts", "stops", "finds ready",
+                                             "sees end", "resizes" };
 
         note(world, "kubelet of %s: %s %s", object_name(runtime->seen), names[deed],
              deed == DEED_START ? image : container->image);
@@ -195,6 +220,7 @@ static void act(World *world, Runtime *runtime, RuntimeContainer *container, con
         case DEED_START:
                 start(world, container, image);
                 container->started_sec = clock_of(world, runtime);
+                container->resources = runtime->allocated;
                 if (container == &runtime->containers[0] && container->state == RUNTIME_RUNNING)
                         note_start(world, runtime, image);
                 break;
@@ -203,7 +229,11 @@ static void act(World *world, Runtime *runtime, RuntimeContainer *container, con
                 container->is_ready = false;
                 break;
         case DEED_READY: container->is_ready = true; break;
-        case DEED_CRASH: crash(world, container); break;
+        case DEED_RESIZE: container->resources = runtime->allocated; break;
+        case DEED_CRASH:
+                crash(world, container);
+                runtime->has_crashed = true;
+                break;
         case DEED_NONE: break;
         }
         runtime->has_news = true;
@@ -219,6 +249,7 @@ void runtime_crash_old(World *world, Runtime *runtime) {
                 return;
         note(world, "a container of pod %s crashes", object_name(runtime->seen));
         crash(world, container);
+        runtime->has_crashed = true;
         if (happens(world, 50))
                 container->state = RUNTIME_DEAD;
         runtime->has_news = true;
@@ -295,6 +326,13 @@ static void add_condition(int64_t now_sec, json_object *list, json_object *pod, 
         json_object_array_add(list, condition);
 }
 
+/* The node has no room for the resources that the pod is to have. */
+static bool is_pending(const Runtime *runtime) {
+        Resources wanted = resources_of(runtime->seen);
+
+        return !resources_equal(&wanted, &runtime->allocated);
+}
+
 static json_object *conditions_of(World *world, const Runtime *runtime, json_object *pod) {
         json_object *list = json_object_new_array();
         int64_t now_sec = clock_of(world, runtime);
@@ -305,6 +343,11 @@ static json_object *conditions_of(World *world, const Runtime *runtime, json_obj
         json_object_array_add(list, json_object_get(condition_of(pod, "PodScheduled")));
         if (condition_of(pod, GATE_CONDITION))
                 json_object_array_add(list, json_object_get(condition_of(pod, GATE_CONDITION)));
+        if (is_pending(runtime))
+                add_condition(now_sec, list, pod, "PodResizePending", true);
+        if (runtime->containers[0].state == RUNTIME_RUNNING &&
+            !resources_equal(&runtime->containers[0].resources, &runtime->allocated))
+                add_condition(now_sec, list, pod, "PodResizeInProgress", true);
         add_condition(now_sec, list, pod, "ContainersReady", is_ready);
         add_condition(now_sec, list, pod, "Ready",
                       is_ready && (!has_gate(pod) || is_true(runtime->seen, GATE_CONDITION)));
@@ -408,6 +451,8 @@ static void see(World *world, Runtime *runtime, json_object *pod) {
         }
         json_object_put(runtime->seen);
         runtime->seen = json_object_get(pod);
+        if (!world->is_full)
+                runtime->allocated = resources_of(pod);
         runtime->has_news = true;
 }
 
@@ -442,9 +487,13 @@ static uint32_t pick(World *world, Runtime *runtime, uint32_t n) {
                 RuntimeContainer *container = &runtime->containers[i];
                 const char *image = image_of(runtime->seen, (size_t) i);
 
-                if (next_deed(world, container, image) != DEED_NONE && found++ == n)
+                if (next_deed(world, container, image, allocated_to(runtime, container)) !=
+                            DEED_NONE &&
+                    found++ == n)
                         return act(world, runtime, container, image), found;
         }
+        if (is_pending(runtime) && !world->is_full && found++ == n)
+                return see(world, runtime, pod), found;
         if (runtime->has_news && found++ == n)
                 return report(world, runtime, pod), found;
         if (!runtime->has_failed && agent_is_due(runtime, pod) && found++ == n) {

@@ -272,6 +272,26 @@ static void edit_pod(World *world) {
         patch_pod(world, pod, metadata);
 }
 
+/* By the subresource "resize" */
+static void resize(World *world) {
+        json_object *pod = any_pod(world), *changed, *list, *app;
+        const char *resource = happens(world, 50) ? "cpu" : "memory";
+
+        if (!pod || object_is_deleted(pod) ||
+            !text_equal(object_text(pod, "status.phase"), "Running"))
+                return;
+        list = copy_list(GET(pod, "spec", "containers"));
+        app = json_object_get(json_object_array_get_idx(list, 0));
+        SET_NUMBER(&app, 1 + choose(world, 3), "resources", "requests", resource);
+        json_object_array_put_idx(list, 0, app);
+        note(world, "user: changes %s of pod %s", resource, object_name(pod));
+        changed = json_object_get(pod);
+        SET(&changed, list, "spec", "containers");
+        SET_NUMBER(&changed, object_integer(pod, "metadata.generation") + 1, "metadata",
+                   "generation");
+        (void) api_update(world, AUTHOR_USER, PODS, true, changed);
+}
+
 static void edit_declared_image(World *world) {
         if (world->scenario.is_declared)
                 user_set_image(world, any_image(world));
@@ -537,10 +557,10 @@ void user_keep(World *world) {
 
 void user_edit(World *world) {
         static void (*const friendly[])(
-                World *) = { edit_annotation,     edit_scale,   edit_limit,     edit_pod,
-                             edit_declared_image, apply_again,  replace,        roll_back_declared,
-                             edit_history,        edit_mode,    edit_partition, edit_min_ready,
-                             edit_budget,         edit_strategy };
+                World *) = { edit_annotation,     edit_scale,    edit_limit,     edit_pod,
+                             edit_declared_image, apply_again,   replace,        roll_back_declared,
+                             edit_history,        edit_mode,     edit_partition, edit_min_ready,
+                             edit_budget,         edit_strategy, resize };
         static void (*const hostile[])(
                 World *) = { edit_environment,   edit_containers, edit_image, let_go,
                              forget_record,      declare_no_more, roll_back,  restart,
@@ -664,6 +684,7 @@ static void restart_container(World *world) {
         note(world, "a container of pod %s ends", object_name(runtime->seen));
         container->state = RUNTIME_DEAD;
         container->is_ready = false;
+        runtime->has_crashed = true;
         runtime->has_news = true;
         runtime->n_changes++;
 }

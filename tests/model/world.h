@@ -81,6 +81,11 @@ typedef enum RuntimeState {
         RUNTIME_BACKOFF, /* waits before it is started again, or for an image */
 } RuntimeState;
 
+/* Requests of the first container, of which memory has the resizePolicy RestartContainer. */
+typedef struct Resources {
+        int cpu, memory;
+} Resources;
+
 typedef struct RuntimeContainer {
         RuntimeState state;
         char image[24];     /* image of the container that runs or has run */
@@ -89,6 +94,7 @@ typedef struct RuntimeContainer {
         unsigned id, n_restarts;
         int64_t started_sec, retry_sec;
         bool is_ready;
+        Resources resources; /* it was started with these, or got them since */
 } RuntimeContainer;
 
 /* A pod as its kubelet has it. */
@@ -97,9 +103,11 @@ typedef struct Runtime {
         int node;
         json_object *seen; /* the pod; owned */
         RuntimeContainer containers[CONTAINERS_MAX];
-        bool has_news;   /* the status is not reported yet */
-        bool has_failed; /* the kubelet has evicted it: it ends, and stays as an object */
-        bool is_down;    /* a tool has made it unavailable, and it has not come back */
+        bool has_news;    /* the status is not reported yet */
+        bool has_failed;  /* the kubelet has evicted it: it ends, and stays as an object */
+        bool has_crashed; /* the first container has ended by itself since the pod got its image */
+        Resources allocated; /* they are the pod's, or were before its node had no room for more */
+        bool is_down;        /* a tool has made it unavailable, and it has not come back */
         bool is_renewed; /* it has started the image that it should have since a user or tool has changed that */
         bool is_named;             /* a run has said of it, as it is, that it has not the images */
         unsigned n_changes;        /* changes of its containers */
@@ -195,7 +203,7 @@ struct World {
         Judge judge;
         bool has_garbage; /* objects whose owner is gone, perhaps */
         bool has_unbound; /* pods without a node, perhaps */
-        bool is_full;     /* no node has room for one more pod */
+        bool is_full;     /* no node has room for one more pod, or for a larger one */
         bool has_webhook; /* the scenario's */
         bool is_calm;     /* no more faults */
         FILE *trace;      /* NULL: none */
