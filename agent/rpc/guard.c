@@ -16,6 +16,12 @@
 #define ACCURACY_USEC ((uint64_t) 10000)
 /* Time for a caller to take the last bytes after gRPC has closed. */
 #define END_USEC (5 * USEC_PER_SEC)
+/* Time for a caller to take a piece. Meanwhile gRPC keeps what it has to say, also to further frames, and can neither
+ * ask whether the caller is alive nor end the connection. */
+#define UNREAD_USEC (30 * USEC_PER_SEC)
+/* The kernel holds twice as much for a caller, at the agent's expense; by default it is three times that. gRPC's own
+ * side keeps the default: after a write that it cannot finish at once, gRPC takes up to 10 s to shut down. */
+#define BUFFER_SIZE (32 * 1024)
 
 typedef enum PumpResult {
         PUMP_GOES_ON,
@@ -39,7 +45,8 @@ struct Guard {
         void *userdata;
         int caller, server;
         sd_event_source *caller_source, *server_source;
-        Timer timer; /* end of a pause, or of the time after gRPC has closed */
+        Timer timer;  /* end of a pause, or of the time after gRPC has closed */
+        Timer unread; /* the time for a piece that waits for the caller */
         bool is_ending;
         Flow in, out;
 };
@@ -134,6 +141,7 @@ static int guard_pump(Guard *guard, Flow *flow, PumpResult *ret) {
 
 static int guard_end(Guard *guard) {
         timer_stop(&guard->timer);
+        timer_stop(&guard->unread);
         guard->caller_source = sd_event_source_disable_unref(guard->caller_source);
         guard->server_source = sd_event_source_disable_unref(guard->server_source);
         return guard->on_end(guard, guard->userdata);
@@ -162,6 +170,10 @@ static int guard_wait(Guard *guard) {
                 r = sd_event_source_set_io_events(guard->server_source, server);
         if (r >= 0 && pause_usec > 0)
                 r = timer_start(&guard->timer, pause_usec);
+        if (!guard->out.unsent)
+                timer_stop(&guard->unread);
+        else if (r >= 0 && !timer_is_running(&guard->unread))
+                r = timer_start(&guard->unread, UNREAD_USEC);
         return r < 0 ? r : 0;
 }
 
@@ -218,6 +230,10 @@ static int on_timer(void *userdata) {
         return guard->is_ending ? guard_end(guard) : guard_wait(guard);
 }
 
+static int on_unread(void *userdata) {
+        return guard_end(userdata);
+}
+
 static int guard_open(Guard *guard, int *ret_fd) {
         int pair[2];
         int r;
@@ -225,6 +241,7 @@ static int guard_open(Guard *guard, int *ret_fd) {
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
                 return -errno;
 
+        (void) setsockopt(guard->out.to, SOL_SOCKET, SO_SNDBUF, &(int){ BUFFER_SIZE }, sizeof(int));
         guard->server = pair[0];
         guard->in.to = guard->out.from = pair[0];
         r = loop_add_io(guard->event, &guard->server_source, guard->server, EPOLLIN, on_server,
@@ -259,6 +276,7 @@ int guard_new(sd_event *event, int fd, FrameBudget *budget, GuardEnded on_end, v
                 .out = { .to = fd },
         };
         timer_init(&guard->timer, event, ACCURACY_USEC, on_timer, guard);
+        timer_init(&guard->unread, event, ACCURACY_USEC, on_unread, guard);
         r = guard_open(guard, ret_fd);
         if (r < 0)
                 return r;
@@ -285,6 +303,7 @@ Guard *guard_free(Guard *guard) {
         if (guard->caller >= 0)
                 guard_send_last(guard);
         timer_done(&guard->timer);
+        timer_done(&guard->unread);
         sd_event_source_disable_unref(guard->caller_source);
         sd_event_source_disable_unref(guard->server_source);
         close_p(&guard->caller);

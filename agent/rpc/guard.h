@@ -5,8 +5,8 @@
  * Stands between a caller and gRPC
  *
  * The guard passes the bytes of a connection on in both directions, and counts what the caller sends: frame-spec.h.
- * A caller whose user has spent the budget is not read for a while; one who sends what no caller may send
- * is cut off. It holds little, since it reads no more of a side than the other one takes.
+ * A caller whose user has spent the budget is not read for a while; one who sends what no caller may send,
+ * or takes nothing for long, is cut off. It holds little, since it reads no more of a side than the other one takes.
  */
 
 #include <systemd/sd-event.h>
