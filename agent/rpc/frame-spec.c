@@ -31,10 +31,6 @@
 /* A client acknowledges what it was sent with frames that cost about this part. */
 #define SENT_SHARE 64
 
-/* The frames of a call cost about 500. */
-#define BUDGET_MAX ((int64_t) 512 * 1024)
-#define BUDGET_PER_SEC ((uint64_t) 128 * 1024)
-
 static uint64_t frame_reader_price_ping(FrameReader *reader, unsigned char flags) {
         if (flags & ACK)
                 return PRICE_FRAME;
@@ -121,40 +117,85 @@ bool frame_reader_read(FrameReader *reader, const unsigned char *bytes, size_t s
         return true;
 }
 
-static int64_t budget_at(const FrameBudget *budget, uint64_t now_usec) {
-        uint64_t usec = now_usec > budget->at_usec ? now_usec - budget->at_usec : 0;
-        int64_t lacks = BUDGET_MAX - budget->left;
+typedef struct BucketLimits {
+        int64_t max;
+        uint64_t per_sec;
+} BucketLimits;
 
-        if (usec / USEC_PER_SEC > (uint64_t) lacks / BUDGET_PER_SEC)
-                return BUDGET_MAX;
+/* The frames of a call cost about 500. */
+static const BucketLimits of_user = { 512 * 1024, 128 * 1024 };
+static const BucketLimits reserved = { 64 * 1024, 16 * 1024 };
+static const BucketLimits shared = { 1024 * 1024, 256 * 1024 };
 
-        usec = usec * BUDGET_PER_SEC / USEC_PER_SEC;
-        return (int64_t) usec < lacks ? budget->left + (int64_t) usec : BUDGET_MAX;
+static void bucket_fill(FrameBucket *bucket, const BucketLimits *limits, uint64_t now_usec) {
+        *bucket = (FrameBucket){ .left = limits->max, .at_usec = now_usec };
 }
 
-void frame_budget_init(FrameBudget *budget, uint64_t now_usec) {
-        *budget = (FrameBudget){ .left = BUDGET_MAX, .at_usec = now_usec };
+static int64_t bucket_at(const FrameBucket *bucket, const BucketLimits *limits, uint64_t now_usec) {
+        uint64_t usec = now_usec > bucket->at_usec ? now_usec - bucket->at_usec : 0;
+        int64_t lacks = limits->max - bucket->left;
+
+        if (usec / USEC_PER_SEC > (uint64_t) lacks / limits->per_sec)
+                return limits->max;
+
+        usec = usec * limits->per_sec / USEC_PER_SEC;
+        return (int64_t) usec < lacks ? bucket->left + (int64_t) usec : limits->max;
+}
+
+static void bucket_take(FrameBucket *bucket, const BucketLimits *limits, uint64_t price,
+                        uint64_t now_usec) {
+        bucket->left = bucket_at(bucket, limits, now_usec) - (int64_t) price;
+        if (bucket->left < -limits->max)
+                bucket->left = -limits->max; /* so that no pause is longer than some seconds */
+        bucket->at_usec = now_usec;
+}
+
+static void bucket_give(FrameBucket *bucket, const BucketLimits *limits, int64_t credit) {
+        bucket->left = credit < limits->max - bucket->left ? bucket->left + credit : limits->max;
+}
+
+static uint64_t bucket_pause_usec(const FrameBucket *bucket, const BucketLimits *limits,
+                                  uint64_t now_usec) {
+        int64_t left = bucket_at(bucket, limits, now_usec);
+
+        return left >= 0 ? 0 : (uint64_t) -left * USEC_PER_SEC / limits->per_sec + 1;
+}
+
+void frame_budget_init_shared(FrameBucket *bucket, uint64_t now_usec) {
+        bucket_fill(bucket, &shared, now_usec);
+}
+
+void frame_budget_init(FrameBudget *budget, FrameBucket *of_all, uint64_t now_usec) {
+        bucket_fill(&budget->own, &of_user, now_usec);
+        bucket_fill(&budget->reserved, &reserved, now_usec);
+        budget->shared = of_all;
 }
 
 void frame_budget_pay(FrameBudget *budget, uint64_t price, uint64_t now_usec) {
-        budget->left = budget_at(budget, now_usec) - (int64_t) price;
-        if (budget->left < -BUDGET_MAX)
-                budget->left = -BUDGET_MAX; /* so that no pause is longer than some seconds */
-        budget->at_usec = now_usec;
+        bucket_take(&budget->own, &of_user, price, now_usec);
+        if (bucket_at(&budget->reserved, &reserved, now_usec) >= 0)
+                bucket_take(&budget->reserved, &reserved, price, now_usec);
+        else
+                bucket_take(budget->shared, &shared, price, now_usec);
 }
 
 void frame_budget_credit(FrameBudget *budget, size_t size) {
         int64_t credit = (int64_t) (size / SENT_SHARE);
 
-        budget->left = credit < BUDGET_MAX - budget->left ? budget->left + credit : BUDGET_MAX;
+        bucket_give(&budget->own, &of_user, credit);
+        bucket_give(&budget->reserved, &reserved, credit);
 }
 
 uint64_t frame_budget_pause_usec(const FrameBudget *budget, uint64_t now_usec) {
-        int64_t left = budget_at(budget, now_usec);
+        uint64_t own = bucket_pause_usec(&budget->own, &of_user, now_usec);
+        uint64_t of_reserved = bucket_pause_usec(&budget->reserved, &reserved, now_usec);
+        uint64_t of_shared = bucket_pause_usec(budget->shared, &shared, now_usec);
+        uint64_t sooner = of_reserved < of_shared ? of_reserved : of_shared;
 
-        return left >= 0 ? 0 : (uint64_t) -left * USEC_PER_SEC / BUDGET_PER_SEC + 1;
+        return own > sooner ? own : sooner;
 }
 
 bool frame_budget_is_full(const FrameBudget *budget, uint64_t now_usec) {
-        return budget_at(budget, now_usec) == BUDGET_MAX;
+        return bucket_at(&budget->own, &of_user, now_usec) == of_user.max &&
+               bucket_at(&budget->reserved, &reserved, now_usec) == reserved.max;
 }

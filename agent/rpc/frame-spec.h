@@ -36,15 +36,23 @@ bool frame_reader_read(FrameReader *reader, const unsigned char *bytes, size_t s
 /* Bytes were sent to the caller. */
 void frame_reader_answer(FrameReader *reader);
 
-/* The budget of a user, for all of the user's connections. */
-typedef struct FrameBudget {
-        int64_t left; /* below 0: the user has to wait */
+typedef struct FrameBucket {
+        int64_t left; /* below 0: spent */
         uint64_t at_usec;
+} FrameBucket;
+
+/* The budget of a user, for all of the user's connections. When all users together have spent what they share, each
+ * still has a part of its own, so that some cannot keep the others waiting. */
+typedef struct FrameBudget {
+        FrameBucket own;      /* limit of the user, whatever others spend */
+        FrameBucket reserved; /* is spent first */
+        FrameBucket *shared;  /* borrowed */
 } FrameBudget;
 
 #define FRAME_PRICE_CONNECTION ((uint64_t) 1024)
 
-void frame_budget_init(FrameBudget *budget, uint64_t now_usec);
+void frame_budget_init_shared(FrameBucket *bucket, uint64_t now_usec);
+void frame_budget_init(FrameBudget *budget, FrameBucket *of_all, uint64_t now_usec);
 void frame_budget_pay(FrameBudget *budget, uint64_t price, uint64_t now_usec);
 
 /* Pays back for what was sent to the user, whose client has to acknowledge that. */
@@ -53,5 +61,5 @@ void frame_budget_credit(FrameBudget *budget, size_t size);
 /* Returns how long the user has to wait, or 0. */
 uint64_t frame_budget_pause_usec(const FrameBudget *budget, uint64_t now_usec);
 
-/* The budget is as if it were new. */
+/* The user's part of the budget is as if it were new. */
 bool frame_budget_is_full(const FrameBudget *budget, uint64_t now_usec);

@@ -75,6 +75,7 @@ struct Listener {
         Client *clients;
         size_t n_clients;
         User *users;
+        FrameBucket shared; /* budget of all users but root */
 };
 
 DEFINE_CLEANUP(Listener *, listener_free)
@@ -105,7 +106,7 @@ static User *listener_find_user(Listener *listener, uid_t uid) {
                 return NULL;
 
         *user = (User){ .uid = uid };
-        frame_budget_init(&user->budget, loop_now_usec(listener->event));
+        frame_budget_init(&user->budget, &listener->shared, loop_now_usec(listener->event));
         list_prepend(&listener->users, user);
         return user;
 }
@@ -460,6 +461,7 @@ int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret
                 .userdata = options->userdata,
         };
         timer_init(&listener->pause, event, /* accuracy_usec= */ 0, on_pause_over, listener);
+        frame_budget_init_shared(&listener->shared, loop_now_usec(event));
         r = listener_open(listener, options, reterr);
         if (r < 0)
                 return r;

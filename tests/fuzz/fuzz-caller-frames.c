@@ -54,6 +54,7 @@ static Count count_pieces(const uint8_t *data, size_t size, size_t piece, bool h
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const Count expected = count_whole(data, size), whole = count_pieces(data, size, 0, true);
         const Count early = count_pieces(data, size, 0, false);
+        FrameBucket shared;
         FrameBudget budget;
 
         check(whole.is_refused == expected.is_refused && whole.price >= expected.price);
@@ -67,7 +68,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 check(other.is_refused == early.is_refused && other.price == early.price);
         }
 
-        frame_budget_init(&budget, 1);
+        frame_budget_init_shared(&shared, 1);
+        frame_budget_init(&budget, &shared, 1);
         frame_budget_pay(&budget, whole.price, 1);
         check(whole.price == 0 || !frame_budget_is_full(&budget, 1));
         check(frame_budget_is_full(&budget, 1 + (uint64_t) 10 * 1000 * 1000));

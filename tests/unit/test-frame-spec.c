@@ -155,9 +155,11 @@ TEST(test_ping_for_an_answer) {
 }
 
 TEST(test_budget) {
+        FrameBucket shared;
         FrameBudget budget;
 
-        frame_budget_init(&budget, NOW);
+        frame_budget_init_shared(&shared, NOW);
+        frame_budget_init(&budget, &shared, NOW);
         assert_true(frame_budget_is_full(&budget, NOW));
         frame_budget_pay(&budget, 512 * 1024, NOW);
         assert_false(frame_budget_is_full(&budget, NOW));
@@ -166,15 +168,18 @@ TEST(test_budget) {
         assert_int_equal(frame_budget_pause_usec(&budget, NOW), SECOND / 2 + 1);
         assert_int_equal(frame_budget_pause_usec(&budget, NOW + SECOND), 0);
         assert_false(frame_budget_is_full(&budget, NOW + 4 * SECOND));
-        assert_true(frame_budget_is_full(&budget, NOW + 5 * SECOND));
+        assert_false(frame_budget_is_full(&budget, NOW + 7 * SECOND));
+        assert_true(frame_budget_is_full(&budget, NOW + 8 * SECOND));
         assert_true(frame_budget_is_full(&budget, UINT64_MAX));
 }
 
 /* A frame that is announced as very long does not shut its user out for long. */
 TEST(test_debt_has_an_end) {
+        FrameBucket shared;
         FrameBudget budget;
 
-        frame_budget_init(&budget, NOW);
+        frame_budget_init_shared(&shared, NOW);
+        frame_budget_init(&budget, &shared, NOW);
         for (unsigned i = 0; i < 1000; i++)
                 frame_budget_pay(&budget, 1 << 24, NOW);
         assert_int_equal(frame_budget_pause_usec(&budget, NOW), 4 * SECOND + 1);
@@ -183,9 +188,11 @@ TEST(test_debt_has_an_end) {
 
 /* A caller who is sent much has to acknowledge much. */
 TEST(test_credit) {
+        FrameBucket shared;
         FrameBudget budget;
 
-        frame_budget_init(&budget, NOW);
+        frame_budget_init_shared(&shared, NOW);
+        frame_budget_init(&budget, &shared, NOW);
         frame_budget_credit(&budget, 1 << 20);
         assert_true(frame_budget_is_full(&budget, NOW));
         frame_budget_pay(&budget, 512 * 1024 + 100, NOW);
@@ -195,4 +202,39 @@ TEST(test_credit) {
         assert_int_equal(frame_budget_pause_usec(&budget, NOW), 0);
         frame_budget_credit(&budget, SIZE_MAX / 2);
         assert_true(frame_budget_is_full(&budget, NOW));
+}
+
+/* Pays small prices until the user has to wait. Returns the sum. */
+static uint64_t spend(FrameBudget *budget, uint64_t now_usec) {
+        uint64_t sum = 0;
+
+        while (frame_budget_pause_usec(budget, now_usec) == 0) {
+                frame_budget_pay(budget, 64, now_usec);
+                sum += 64;
+        }
+        return sum;
+}
+
+/* However many users send as much as they may, together they spend little more than two of them would, and those who
+ * send little do not wait. */
+TEST(test_many_users) {
+        FrameBucket shared;
+        FrameBudget heavy[12], light;
+        uint64_t sum = 0, in_ten_seconds = 0;
+
+        frame_budget_init_shared(&shared, NOW);
+        frame_budget_init(&light, &shared, NOW);
+        for (size_t i = 0; i < N_ELEMENTS(heavy); i++) {
+                frame_budget_init(&heavy[i], &shared, NOW);
+                sum += spend(&heavy[i], NOW);
+        }
+        assert_true(sum >= 1792 * 1024 && sum <= 1793 * 1024);
+
+        for (uint64_t now = NOW; now < NOW + 10 * SECOND; now += SECOND / 10) {
+                for (size_t i = 0; i < N_ELEMENTS(heavy); i++)
+                        in_ten_seconds += spend(&heavy[i], now);
+                assert_int_equal(frame_budget_pause_usec(&light, now), 0);
+                frame_budget_pay(&light, 1600, now);
+        }
+        assert_true(in_ten_seconds < 10 * (256 + 12 * 16 + 10) * 1024);
 }
