@@ -42,7 +42,7 @@ static const RoomLimits call_limits = {
 static const RoomLimits reply_limits = {
         .what = "bytes of unread answers",
         .for_user = RPC_REPLY_SIZE_MAX,
-        .for_others = (size_t) 64 << 20,
+        .for_others = (size_t) 32 << 20,
         .for_all = (size_t) 128 << 20,
 };
 

@@ -127,6 +127,30 @@ def test_unread_answers(agent):
     assert complaints(agent, "API") == []
 
 
+def test_unread_answers_of_many(agent):
+    """Users who do not read their answers hold together what two may; root is answered all the same."""
+    with node_stub_of(agent, NOBODY, DAEMON) as node:
+        assert _ask(agent, node, _long_names(4000)) is None
+    request = agent.messages.GetStatusRequest()
+    calls = b"".join(http2.request(2 * number + 1, PATH + "GetStatus") for number in range(10))
+    with no_leak(agent, 60), ExitStack() as stack:
+        for user in (NOBODY, DAEMON, DAEMON + 1):
+            with become(user, DAEMON):
+                stack.enter_context(greet(agent.socket, calls, window=0))
+        asked = lambda: agent.metrics().total(  # noqa: E731
+            "inplaced_local_api_requests_total", method="GetStatus"
+        )
+        wait_until(lambda: asked() == 30, 60 * SLOWLY, lambda: f"30 calls, only {asked()}", 0.2)
+        with (
+            node_stub_of(agent, DAEMON + 2, DAEMON) as node,
+            pytest.raises(grpc.RpcError) as error,
+        ):
+            node.GetStatus(request, timeout=10 * SLOWLY)
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "all users but root have" in error.value.details()
+        assert agent.ctl("status").returncode == 0
+
+
 def test_root_may_verify(start_agent, fake_runtime, folder):
     """A user whose calls wait for the runtime does not keep root from making the same call."""
     fake_runtime.on("ListContainers", behaviours.hang())
