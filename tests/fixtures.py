@@ -43,9 +43,12 @@ _NOT_HERE = set(read_reasons(_ELSEWHERE.read_text())) if _ELSEWHERE.exists() els
 _RUNTIME_FIXTURES = {"runtime", "new_runtime", "node"}
 _TIMEOUT_SECONDS = 60
 _PATIENCE = 3
-# The most of a long file that one worker runs together. Each part may have a cluster of its own, but not on further
-# runtimes. With sanitizers a stage has fewer files with one, and is over sooner.
-_PART_SECONDS = 60 if runtimes.NAME != runtimes.DEFAULT else 250 if sanitizers.NAME else 1800
+# The most of a long file that one worker runs together. In tests/node nothing is dear that a part has of its own. In
+# tests/cluster it may be a cluster, but not on further runtimes; with sanitizers and on an older Kubernetes a stage has
+# fewer files with one, and is over sooner.
+_PART_SECONDS_OF_NODE = 6
+_PART_SECONDS = 60 if runtimes.NAME != runtimes.DEFAULT else 250 if sanitizers.NAME else 900
+_PART_SECONDS_OF_OLDER = 300
 _LASTING_SECONDS = 200  # for one test
 _AGENTS = pytest.StashKey[list[Agent]]()
 
@@ -96,7 +99,8 @@ def _seconds_of(item: pytest.Item) -> float:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Moves the longest tests to the front, since each of several workers runs a file, or a part of one, at a time.
+    """Marks the tests, and moves the longest to the front, since each of several workers runs a file, or a part of one, at
+    a time.
 
     Before them go the files that share no cluster with others: no worker has begun the shared one then, and has both; and
     before these the files with a single test of minutes, which would be left at the end for one worker alone.
@@ -104,19 +108,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item)])
     items[:] = [item for item in items if _is_wanted(item)]
+    for item in items:
+        _mark(item)
+    # Only those that run count: pytest does the same itself, too late for us.
+    config.pluginmanager.getplugin("mark").pytest_collection_modifyitems(items, config)
     sizes: dict[Path, float] = {}
-    sharing, lasting = set(), set()
+    sharing, having, lasting = set(), set(), set()
     for item in items:
         sizes[item.path] = sizes.get(item.path, 0) + _seconds_of(item)
         if _seconds_of(item) >= _LASTING_SECONDS:
             lasting.add(item.path)
         if "control_plane" in getattr(item, "fixturenames", ()):
             sharing.add(item.path)
+        if "cluster" in getattr(item, "fixturenames", ()):
+            having.add(item.path)
     # Each file stays together, and tests as long as each other keep their order.
     items.sort(
         key=lambda item: (
             item.path not in lasting,
-            item.path in sharing,
+            item.path in sharing - having,
             -sizes[item.path],
             item.path,
             not item.get_closest_marker("slow"),
@@ -126,18 +136,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         before = seconds_before.get(item.path, 0.0)
         seconds_before[item.path] = before + _seconds_of(item)
-        n_parts = math.ceil(sizes[item.path] / _PART_SECONDS)
+        n_parts = math.ceil(sizes[item.path] / _part_seconds(config, item))
         item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{int(before / sizes[item.path] * n_parts)}"))
-        if _is_in(_MAIN, item):
-            item.add_marker(pytest.mark.main)
-        if _is_in(_OLDER, item):
-            item.add_marker(pytest.mark.older)
-        if not (_is_in(_UNSANITIZED | _TWICE, item) or item.get_closest_marker("slow")):
-            item.add_marker(pytest.mark.sanitized)
-        marker = item.get_closest_marker("timeout")
-        seconds = marker.args[0] if marker else _TIMEOUT_SECONDS * sanitizers.SLOWNESS
-        # Waiting is longer on a busy machine; the limits of a whole test are for what hangs.
-        item.add_marker(pytest.mark.timeout(_PATIENCE * seconds), append=False)
+    for item in items:
+        _extend_limit(item)
+
+
+def _part_seconds(config: pytest.Config, item: pytest.Item) -> int:
+    if item.path.parent.name == "node":
+        return _PART_SECONDS_OF_NODE
+    return _PART_SECONDS_OF_OLDER if config.option.markexpr == "older" else _PART_SECONDS
+
+
+def _mark(item: pytest.Item) -> None:
+    if _is_in(_MAIN, item):
+        item.add_marker(pytest.mark.main)
+    if _is_in(_OLDER, item):
+        item.add_marker(pytest.mark.older)
+    if not (_is_in(_UNSANITIZED | _TWICE, item) or item.get_closest_marker("slow")):
+        item.add_marker(pytest.mark.sanitized)
+
+
+def _extend_limit(item: pytest.Item) -> None:
+    """Waiting is longer on a busy machine; the limits of a whole test are for what hangs."""
+    marker = item.get_closest_marker("timeout")
+    seconds = marker.args[0] if marker else _TIMEOUT_SECONDS * sanitizers.SLOWNESS
+    item.add_marker(pytest.mark.timeout(_PATIENCE * seconds), append=False)
 
 
 @pytest.hookimpl(hookwrapper=True)
