@@ -50,10 +50,10 @@ nc -ll -p 8080 -e /bin/sh -c '
 ' &"""
 _LISTENS = ":1F90 "  # as /proc shows a socket that listens on port 8080
 
-# A client that only connects does not wait until the server records it. But when SIGTERM arrives,
-# the connection must be there, established or closed by the client, unless it is recorded already.
+# A client that only connects does not wait until the server records it. But when SIGTERM arrives, the connection must be
+# there, unless it is recorded already: the client may have seen it established first, or have closed it.
 _NOTES_THE_LAST = """\
-while ! grep -q hook /data/notes && grep -q ":1F90 [0-9A-F]*:[0-9A-F]* 0[18] " /proc/net/tcp6
+while ! grep -q hook /data/notes && grep -q ":1F90 [0-9A-F]*:[0-9A-F]* 0[138] " /proc/net/tcp6
 do :
 done"""
 
