@@ -176,6 +176,7 @@ def time_limit(seconds: int) -> int:
 def begin(agent: Agent) -> None:
     """Returns when the agent is ready or has ended. Its log has nothing of earlier runs then."""
     agent.log_path.write_text("")
+    agent.notify.catch_up()  # a READY of the run before may be unread
     agent.start(wait_ready=False)
     began = agent.process.began_at
 

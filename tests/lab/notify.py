@@ -53,6 +53,13 @@ class NotifySocket:
 
         return wait_until(find, timeout, lambda: f"{name}=, only {self.notices()}")
 
+    def catch_up(self) -> None:
+        """Returns once all is read that a service has sent, which may have ended since."""
+        mark = str(time.monotonic())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(f"MARK={mark}".encode(), str(self.path))
+        wait_until(lambda: any(notice.value == mark for notice in self.notices("MARK")), 5, "own mark")
+
     def _listen(self) -> None:
         while True:
             try:
