@@ -261,7 +261,8 @@ static int keep_entry(const ImageStatus *status, struct json_object *observed,
                 return STATUS_SAME;
         }
 
-        if (json_object_deep_copy(observed, &copy, NULL) < 0)
+        copy = json_copy(observed);
+        if (!copy)
                 return -ENOMEM;
         json_object_object_del(copy, "message");
         if (patch_add_filled(copy, "message", image_status_message(status)) < 0)
