@@ -44,7 +44,7 @@ const char options_help[] =
         "  --pod-condition=false      do not write the condition inplaced.io/InPlaceVerified\n"
         "  --kubelet-health-address HOST:PORT\n"
         "                             restart nothing while the kubelet does not answer there;\n"
-        "                             default 127.0.0.1:10248; \"\" asks nowhere\n"
+        "                             default 127.0.0.1:10248; \"\" asks for its Lease alone\n"
         "  --node-name NAME           default $NODE_NAME, else the host name\n"
         "  --runtime-endpoint unix://PATH\n"
         "                             may be repeated; default: all usual sockets\n"

@@ -45,7 +45,7 @@ typedef struct Options {
         char *restart_group;   /* group that may restart containers; NULL: root alone */
         int listening_fd;      /* inherited socket, or -1 */
         char *metrics_address; /* "": do not listen */
-        char *kubelet_address; /* address of the kubelet's health server; "": do not ask */
+        char *kubelet_address; /* address of the kubelet's health server; "": none */
         bool has_pod_condition;
         int max_parallel_pulls;
         int stall_timeout_sec; /* 0: never */

@@ -26,7 +26,7 @@ typedef enum KubeletState {
 
 typedef struct KubeletOptions {
         sd_event *event;
-        const char *address;   /* "127.0.0.1:10248", "[::1]:10248"; "": do not ask. Copied */
+        const char *address;   /* "127.0.0.1:10248", "[::1]:10248"; "": the Lease alone. Copied */
         KubeClient *client;    /* client that reads the Lease; NULL: there is no API server */
         const char *node_name; /* name of the Lease; copied */
 } KubeletOptions;
