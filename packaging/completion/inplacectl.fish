@@ -23,7 +23,7 @@ function __inplacectl_has_no_command
 end
 
 function __inplacectl_commands
-    inplacectl --help | sed -nE '/^Commands:/,/^$/s/^  ([a-z]+) *(\[?[A-Z][A-Z\/\[\].]*)? +(.*)/\1\t\3/p'
+    inplacectl --help | sed -nE '/^Commands:/,/^$/s/^  ([a-z]+)( [^ ]+)? +(.*)/\1\t\3/p'
 end
 
 function __inplacectl_options

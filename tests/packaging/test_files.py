@@ -192,13 +192,17 @@ def in_zsh(installed, path, program, *words):
     return {word for word in said.split() if word.startswith(words[-1])}
 
 
-def in_fish(installed, path, program, *words):
+def say_fish(installed, path, program, *words):
+    """A line for each candidate, with its description behind a tab."""
     file = installed / "usr/share/fish/vendor_completions.d" / f"{program}.fish"
     line = shlex.join([program, *words[:-1]]) + " " + words[-1]
     script = f"source {file}; complete --do-complete {shlex.quote(line)}"
     environment = {"PATH": path, "HOME": str(installed), "XDG_CONFIG_HOME": str(installed / "home")}
-    said = run("fish", "--no-config", "--command", script, env=environment)
-    return {entry.split("\t")[0] for entry in said.splitlines()}
+    return run("fish", "--no-config", "--command", script, env=environment).splitlines()
+
+
+def in_fish(installed, path, program, *words):
+    return {entry.split("\t")[0] for entry in say_fish(installed, path, program, *words)}
 
 
 SHELLS = pytest.mark.parametrize("complete", [in_bash, in_zsh, in_fish])
@@ -229,6 +233,13 @@ def test_words_of_inplacectl(installed, path, complete):
     assert complete(installed, path, "inplacectl", "-o", "") == {"table", "wide", "json", "yaml"}
     assert complete(installed, path, "inplacectl", "status", "--output", "j") == {"json"}
     assert complete(installed, path, "inplacectl", "pull", "--pull-policy", "") == {"Always", "IfNotPresent"}
+
+
+def test_descriptions_of_inplacectl(installed, path):
+    """fish shows each command with the first line of its help."""
+    shown = dict(entry.split("\t") for entry in say_fish(installed, path, "inplacectl", ""))
+    helps = {command: run(installed / "usr/bin/inplacectl", command, "--help") for command in COMMANDS if command}
+    assert shown == {command: text.splitlines()[2] for command, text in helps.items()}
 
 
 def in_kubectl(installed, path, program, *words):
