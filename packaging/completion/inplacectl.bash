@@ -28,7 +28,8 @@ _inplacectl() {
 
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-        --socket | -o | --output) ((i++)) ;;
+        --socket | -o | --output | -n | --namespace | --timeout) ((i++)) ;;
+        --pull-policy | --attempts | --attempt-timeout | --grace | --reason) ((i++)) ;;
         -*) ;;
         *)
             command=${COMP_WORDS[i]}

@@ -8,7 +8,8 @@ function __inplacectl_help
     for word in (commandline --tokenize --cut-at-cursor --current-process)[2..]
         if test $skips = yes
             set skips no
-        else if contains -- $word --socket -o --output
+        else if contains -- $word --socket -o --output -n --namespace --timeout \
+                --pull-policy --attempts --attempt-timeout --grace --reason
             set skips yes
         else if not string match --quiet -- '-*' $word
             set command $word

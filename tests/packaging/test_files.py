@@ -230,6 +230,7 @@ def test_words_of_inplacectl(installed, path, complete):
     assert complete(installed, path, "inplacectl", "") == commands
     assert complete(installed, path, "inplacectl", "help", "") >= commands
     assert complete(installed, path, "inplacectl", "--socket", "/x/y", "st") == {"status"}
+    assert complete(installed, path, "inplacectl", "-n", "team", "resta") == {"restart"}
     assert complete(installed, path, "inplacectl", "-o", "") == {"table", "wide", "json", "yaml"}
     assert complete(installed, path, "inplacectl", "status", "--output", "j") == {"json"}
     assert complete(installed, path, "inplacectl", "pull", "--pull-policy", "") == {"Always", "IfNotPresent"}
