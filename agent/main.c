@@ -28,7 +28,7 @@
 
 #define EXIT_USAGE 2
 #define END_SECONDS 5
-#define DESCRIPTORS_WANTED 4096      /* two for each of 256 callers, and some more */
+#define DESCRIPTORS_WANTED 4096      /* three for each of 256 callers, and some more */
 #define FREE_AT_END_MAX (128 * 1024) /* glibc's initial value */
 
 /* State that main() shares with the signal handlers. */
