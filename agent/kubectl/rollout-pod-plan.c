@@ -14,9 +14,9 @@
 #include "agent/document/json-reader.h"
 #include "agent/pod/pod.h"
 
-/* After that a pod that was not ready before need not be any more. */
 #define MESSAGE_CUT \
         1000 /* bytes: the agent cuts longer messages at 1024, and may have cut this one */
+/* After that a pod that was not ready before need not be any more. */
 #define GIVE_UP_SEC 60
 #define BACKOFF_MAX_SEC 300 /* the kubelet's longest back-off */
 #define CRASHES_MAX 3       /* with the restart for the new image */
