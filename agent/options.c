@@ -48,7 +48,7 @@ const char options_help[] =
         "  --node-name NAME           default $NODE_NAME, else the host name\n"
         "  --runtime-endpoint unix://PATH\n"
         "                             may be repeated; default: all usual sockets\n"
-        "  --host-root DIR            where the host's sockets are mounted, in a container\n"
+        "  --host-root DIR            where the node's root directory is mounted, in a container\n"
         "  --images-dir DIR           NodeImage documents; default /etc/inplaced/images.d\n"
         "  --auth-dir DIR             registry credentials; default /etc/inplaced/auth.d\n"
         "  --image-credential-provider-config FILE\n"
