@@ -250,7 +250,10 @@ def in_kubectl(installed, path, program, *words):
     return {line.split("\t")[0] for line in said[:-1]}
 
 
-KUBECTL_COMMANDS = ("status", "images", "preload", "restart", "refresh", "rollout", "set image", "doctor", "version")
+KUBECTL_COMMANDS = (
+    *("status", "images", "preload", "pulls", "restart", "refresh", "rollout", "set image", "controller", "doctor"),
+    "version",
+)
 
 
 def in_bash_alone(installed, path, program, *words):
