@@ -87,6 +87,8 @@ static void put_owner(FILE *file, json_object *owner) {
                 fprintf(file, "%s%srequest %s", caller, caller[0] ? ", " : "", name);
         else if (strcmp(kind, "NodeImage") == 0)
                 fputs(kind, file);
+        else if (strcmp(kind, "ImageSet") == 0)
+                fprintf(file, "set %s", name);
         else
                 fprintf(file, "%s %s%s%s", strcmp(kind, "ImagePullJob") == 0 ? "job" : kind,
                         namespace, namespace[0] ? "/" : "", name);

@@ -98,6 +98,29 @@ TEST(test_progress_is_a_percentage) {
         }
 }
 
+static const struct OwnersRow {
+        const char *owners;
+        const char *text;
+} owners_rows[] = {
+        { "[]", "" },
+        { "[{'kind':'File','name':'web.yaml'}]", "folder:web.yaml" },
+        { "[{'kind':'ImageSet','name':'gpu'},{'kind':'NodeImage','name':'u'}]",
+          "set gpu; NodeImage" },
+        { "[{'kind':'ImagePullJob','namespace':'a','name':'b'}]", "job a/b" },
+        { "[{'kind':'Request','name':'17'}]", "request 17" },
+        { "[{'kind':'Call','name':'17','fieldPath':'user jo'}]", "user jo, request 17" },
+        { "[{'kind':'Fleet','name':'f'}]", "Fleet f" },
+        { "[{}, 7]", " ;  " },
+};
+
+/* As the agent itself names those who request an image. */
+TEST_ROWS(test_owners, owners_rows, owners, const struct OwnersRow *row) {
+        cleanup(json_object_put_p) json_object *owners = parse(row->owners);
+        cleanup(free_p) char *text = status_row_requested_by(&(StatusRow){ .owners = owners });
+
+        assert_string_equal(text, row->text);
+}
+
 static const struct CountsRow {
         const char *phases[8];
         const char *text;
