@@ -291,6 +291,17 @@ static int name_workload(json_object *pod, char **ret) {
         return text_format(ret, "%s/%s", workload_kind_to_string(kind), name);
 }
 
+/* Nothing says how many pods a controller of another kind can do without: they restart one after the other. */
+static int name_group(json_object *pod, const char *namespace, const char *workload, char **ret) {
+        json_object *owner = object_controller(pod);
+        WorkloadKind kind;
+
+        if (!owner || workload_kind_of_owner(owner, &kind))
+                return text_format(ret, "%s %s", namespace, workload);
+        return text_format(ret, "%s %s/%s", namespace, json_get_text(owner, "kind") ?: "",
+                           json_get_text(owner, "name") ?: "");
+}
+
 static size_t count_items(json_object *source) {
         return list_size(object_list(source, "configMap.items")) +
                list_size(object_list(source, "secret.items"));
@@ -340,6 +351,7 @@ int config_pod_new(json_object *json, ConfigPod **ret) {
         pod->statuses = json_object_new_object();
         pod->served = json_object_new_object();
         if (!pod->served || name_workload(json, &pod->workload) < 0 ||
+            name_group(json, namespace, pod->workload, &pod->group) < 0 ||
             text_format(&pod->key, "%s/%s", namespace, object_name(json)) < 0 ||
             text_copy(namespace, &pod->namespace) < 0 ||
             text_copy(object_name(json), &pod->name) < 0 ||
@@ -365,6 +377,7 @@ ConfigPod *config_pod_free(ConfigPod *pod) {
         free(pod->name);
         free(pod->uid);
         free(pod->workload);
+        free(pod->group);
         json_object_put(pod->uses);
         json_object_put(pod->statuses);
         json_object_put(pod->served);
@@ -812,23 +825,19 @@ static int describe(const Change *change, char **ret) {
 
 /* Makes the pod's group if there is none yet. */
 static int find_group(json_object *groups, const ConfigPod *pod, json_object **ret) {
-        cleanup(free_p) char *key = NULL;
-
-        if (text_format(&key, "%s %s", pod->namespace, pod->workload) < 0)
-                return -ENOMEM;
-        *ret = json_get(groups, key, json_type_object);
+        *ret = json_get(groups, pod->group, json_type_object);
         if (*ret)
                 return 0;
         *ret = json_object_new_object();
-        return patch_add(groups, key, *ret) < 0 ||
+        return patch_add(groups, pod->group, *ret) < 0 ||
                                patch_add_text(*ret, "namespace", pod->namespace) < 0 ||
-                               patch_add_text(*ret, "workload", pod->workload) < 0 ||
                                patch_add(*ret, "pods", json_object_new_array()) < 0
                        ? -ENOMEM
                        : 0;
 }
 
-/* A pod whose other containers are to be restarted waits for the next run. */
+/* A pod whose other containers are to be restarted waits for the next run, and so does one that no run can have beside the
+ * first. */
 static int add_pod(json_object *groups, const ConfigPod *pod, const char *containers,
                    const Change *change) {
         cleanup(free_p) char *cause = NULL;
@@ -840,13 +849,15 @@ static int add_pod(json_object *groups, const ConfigPod *pod, const char *contai
                 return -ENOMEM;
         pods = object_list(group, "pods");
         if (list_size(pods) > 0 &&
-            (!json_is(group, "containers", containers) || list_size(pods) >= PODS_MAX))
+            (!json_is(group, "workload", pod->workload) ||
+             !json_is(group, "containers", containers) || list_size(pods) >= PODS_MAX))
                 return 0;
         if (patch_append(pods, json_object_new_string(pod->name)) < 0)
                 return -ENOMEM;
         if (change->sec <= object_integer(group, "changed"))
                 return 0;
         return describe(change, &cause) < 0 ||
+                               patch_add_text(group, "workload", pod->workload) < 0 ||
                                patch_add_text(group, "containers", containers) < 0 ||
                                patch_add_text(group, "cause", cause) < 0 ||
                                patch_add_nonzero(group, "changed", change->sec) < 0
@@ -939,6 +950,16 @@ static int plan_pod(const ConfigPod *pod, json_object *ledger, int64_t delay_sec
         return names ? add_pod(plan->groups, pod, names, &newest) : 0;
 }
 
+static bool is_ready(const ConfigPod *pod) {
+        json_object_object_foreach(pod->statuses, container, status) {
+                (void) container;
+                if (!is_true(status, "ready"))
+                        return false;
+        }
+        return true;
+}
+
+/* Plans the pods that are not ready first: they need no budget, and the change may be what they wait for. */
 int config_plan(ConfigPod *const *pods, size_t n_pods, json_object *ledger, int64_t delay_sec,
                 int64_t now_sec, ConfigPlan *ret) {
         int r = 0;
@@ -948,8 +969,10 @@ int config_plan(ConfigPod *const *pods, size_t n_pods, json_object *ledger, int6
                              .named = json_object_new_object() };
         if (!ret->groups || !ret->pending || !ret->named)
                 r = -ENOMEM;
-        for (size_t i = 0; r >= 0 && i < n_pods; i++)
-                r = plan_pod(pods[i], ledger, delay_sec, now_sec, ret);
+        for (int ready = 0; ready < 2; ready++)
+                for (size_t i = 0; r >= 0 && i < n_pods; i++)
+                        if (is_ready(pods[i]) == ready)
+                                r = plan_pod(pods[i], ledger, delay_sec, now_sec, ret);
         if (r < 0)
                 config_plan_done(ret);
         return r;

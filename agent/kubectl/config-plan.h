@@ -27,7 +27,8 @@
 typedef struct ConfigPod {
         char *key; /* "NAMESPACE/NAME" */
         char *namespace, *name, *uid;
-        char *workload;    /* "deployment.apps/web"; "pod/web-0" if it is in none */
+        char *workload;    /* "deployment.apps/web"; "pod/web-0" if it is in none of a known kind */
+        char *group;       /* key of its group */
         json_object *uses; /* {container: [{"of", "key", "prefix", "hidden", "optional"}]} */
         json_object *
                 statuses; /* {container: {"began", "started", "ready", "last_started", "last_ended"}} */
@@ -70,7 +71,8 @@ bool config_is_changing(json_object *entry);
 typedef struct ConfigPlan {
         json_object *
                 groups; /* {"NAMESPACE WORKLOAD": {"namespace", "workload", "containers", "pods", "changed", "cause", "newest",
-                                 "waits"}}; newest: the latest change of all its pods; waits: a pod that was restarted for it is not ready, or its container has failed */
+                                 "waits"}}; newest: the latest change of all its pods; waits: a pod that was restarted for it is not ready, or its container has failed.
+                                 Pods of a controller of another kind are one group as well, "NAMESPACE KIND/NAME", which has one pod at a time. */
         json_object *
                 pending; /* {"configmap/NAMESPACE/NAME": true}: a change is not carried out everywhere */
         json_object *named; /* {"configmap/NAMESPACE/NAME": {KEY: true}}: containers name the key */

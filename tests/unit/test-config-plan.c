@@ -468,6 +468,60 @@ TEST(test_groups) {
                 config_pod_free(pods[i]);
 }
 
+/* A budget that allows one pod would allow each of several runs one: pods of a controller of another kind restart one by one. */
+TEST(test_group_of_another_kind) {
+        static const char key[] = "shop StrimziPodSet/kafka";
+        cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
+        ConfigPod *pods[2];
+        json_object *group;
+        ConfigPlan plan;
+
+        note(ledger, "configmap/shop/c", OLD, FIRST);
+        note(ledger, "configmap/shop/c", NEW, SECOND);
+        for (int i = 0; i < 2; i++) {
+                cleanup(json_object_put_p) json_object *json = parse(
+                        "{'metadata':{'namespace':'shop','name':'kafka-%d','annotations':{"
+                        "'" CONFIG_ANNOTATION "':'true'},'ownerReferences':[{'controller':true,"
+                        "'apiVersion':'core.strimzi.io/v1','kind':'StrimziPodSet','name':'kafka'}]},"
+                        "'spec':{'containers':[{'name':'main'" KEY "}]}}",
+                        i);
+
+                assert_ok(config_pod_new(json, &pods[i]));
+                set_status(pods[i], "{'started':900,'ready':true}");
+        }
+        for (int i = 0; i < 2; i++) {
+                char names[32], workload[32];
+
+                (void) snprintf(names, sizeof(names), "[\"kafka-%d\"]", i);
+                (void) snprintf(workload, sizeof(workload), "pod/kafka-%d", i);
+                assert_ok(config_plan(pods, 2, ledger, DELAY, NOW, &plan));
+                assert_int_equal(json_object_object_length(plan.groups), 1);
+                group = json_get(plan.groups, key, json_type_object);
+                assert_string_equal(json_to_text(json_get(group, "pods", json_type_array)), names);
+                assert_string_equal(json_get_text(group, "workload"), workload);
+                assert_null(json_get(group, "waits", json_type_boolean));
+                config_plan_done(&plan);
+                set_status(pods[i], "{'started':2100,'ready':true}");
+        }
+
+        /* A pod that is not ready comes first. */
+        set_status(pods[0], "{'started':900,'ready':true}");
+        set_status(pods[1], "{'started':900,'ready':false}");
+        assert_ok(config_plan(pods, 2, ledger, DELAY, NOW, &plan));
+        group = json_get(plan.groups, key, json_type_object);
+        assert_string_equal(json_get_text(group, "workload"), "pod/kafka-1");
+        config_plan_done(&plan);
+
+        /* The next one waits while the last one is not ready. */
+        set_status(pods[1], "{'started':2100,'ready':false}");
+        assert_ok(config_plan(pods, 2, ledger, DELAY, NOW, &plan));
+        group = json_get(plan.groups, key, json_type_object);
+        assert_non_null(json_get(group, "waits", json_type_boolean));
+        config_plan_done(&plan);
+        for (size_t i = 0; i < N_ELEMENTS(pods); i++)
+                config_pod_free(pods[i]);
+}
+
 /* A run is not ended by a change that waits for the next one, as it restarts other containers. */
 TEST(test_newest_change_of_a_group) {
         cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
