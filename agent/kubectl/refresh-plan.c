@@ -148,7 +148,7 @@ int refresh_read_digests(json_object *images, json_object *nodes, json_object **
 
 /* A container of the workload, and the digests that its tag has now. */
 typedef struct Subject {
-        json_object *template, *pods;
+        const RolloutView *view;
         const char *container;
         const char *tag; /* "app:1" */
         json_object *digests;
@@ -161,13 +161,13 @@ static bool runs_in_pods(const Subject *subject, ImageRef *ret, size_t *ret_star
 
         *ret = (ImageRef){ .digest = "" };
         *ret_started = 0;
-        json_object_object_foreach(subject->pods, name, pod) {
+        json_object_object_foreach(subject->view->pods, name, pod) {
                 json_object *status = container_status(pod, subject->container);
                 ImageRef running = { .digest = "" };
 
                 (void) name;
                 if (object_is_deleted(pod) || pod_has_ended(pod) ||
-                    !json_get_filled(status, "imageID"))
+                    !view_owns_pod(subject->view, pod) || !json_get_filled(status, "imageID"))
                         continue;
                 (*ret_started)++;
                 if (container_running_image(status, &running) &&
@@ -189,7 +189,8 @@ static int add_pinned(json_object *images, const Subject *subject, const char *d
 
 static int plan_container(const Subject *subject, json_object *images, json_object *before) {
         ImageRef written = { .digest = "" }, running;
-        const char *image = template_written_image(subject->template, subject->container);
+        json_object *template = object_template(subject->view->workload);
+        const char *image = template_written_image(template, subject->container);
         bool is_current, is_pinned;
         size_t n_started;
         int r;
@@ -198,7 +199,7 @@ static int plan_container(const Subject *subject, json_object *images, json_obje
         is_pinned = list_has_text(subject->digests, written.digest);
         is_current = runs_in_pods(subject, &running, &n_started);
         /* An init container that has ended does not run again for another image. */
-        if (is_pinned && (n_started == 0 || template_ends(subject->template, subject->container)))
+        if (is_pinned && (n_started == 0 || template_ends(template, subject->container)))
                 is_current = true;
         else if (n_started == 0 || (written.digest[0] && !is_pinned))
                 is_current = false;
@@ -214,7 +215,7 @@ static int plan_container(const Subject *subject, json_object *images, json_obje
                        : add_pinned(before, subject, running.digest);
 }
 
-int refresh_plan(json_object *template, json_object *pods, json_object *tags, json_object *digests,
+int refresh_plan(const RolloutView *view, json_object *tags, json_object *digests,
                  json_object **ret, json_object **ret_before) {
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *before = json_object_new_object();
@@ -222,8 +223,7 @@ int refresh_plan(json_object *template, json_object *pods, json_object *tags, js
 
         json_object_object_foreach(tags, container, tag) {
                 const Subject subject = {
-                        .template = template,
-                        .pods = pods,
+                        .view = view,
                         .container = container,
                         .tag = json_object_get_string(tag),
                         .digests = json_get(digests, json_object_get_string(tag), json_type_array),

@@ -11,6 +11,7 @@
 #include <json-c/json_types.h>
 
 #include "agent/base/error.h"
+#include "agent/kubectl/rollout-kinds.h"
 
 /* *ret: {container: "app:1"}, the images without their digests. *ret_fixed: "a, b", containers whose image has no tag; "" if
  * there are none. The caller owns both. */
@@ -27,5 +28,5 @@ int refresh_read_digests(json_object *images, json_object *nodes, json_object **
 /* Finds the containers that do not run such a digest in all pods. *ret: {container: image}, to be set; empty: all is up to date.
  * *ret_before: the same with the digests that pods run now, as far as they are known: the way back must not lead to the tag,
  * which has moved. The caller owns both. */
-int refresh_plan(json_object *template, json_object *pods, json_object *tags, json_object *digests,
+int refresh_plan(const RolloutView *view, json_object *tags, json_object *digests,
                  json_object **ret, json_object **ret_before);

@@ -43,7 +43,8 @@ static int question_make(const RolloutView *view, json_object *tags, Question *r
                 const char *node = object_text(pod, "spec.nodeName");
 
                 (void) name;
-                if (r < 0 || !node || object_is_deleted(pod) || pod_has_ended(pod))
+                if (r < 0 || !node || object_is_deleted(pod) || pod_has_ended(pod) ||
+                    !view_owns_pod(view, pod))
                         continue;
                 r = patch_add_null(ret->nodes, node)
                             ?: pod_spec_add_secrets(object_at(pod, "spec"), ret->secrets);
@@ -121,7 +122,5 @@ int refresh_resolve(const RolloutWatch *watch, bool is_shown, json_object **ret,
         if (r >= 0 && !json_object_equal(tags, tags_now))
                 return error_set(reterr, ERROR_CONFLICT,
                                  "its images have changed meanwhile: repeat the command");
-        return r < 0 ? r
-                     : refresh_plan(object_template(watch->view.workload), watch->view.pods, tags,
-                                    digests, ret, ret_before);
+        return r < 0 ? r : refresh_plan(&watch->view, tags, digests, ret, ret_before);
 }

@@ -346,14 +346,25 @@ int64_t view_partition(const RolloutView *view, json_object *record) {
                object_integer(view->workload, "spec.ordinals.start");
 }
 
+static bool is_owned_by(json_object *pod, json_object *owner) {
+        return object_owner(pod) &&
+               text_equal(object_owner(pod), object_text(owner, "metadata.uid"));
+}
+
 bool view_has_pod(const RolloutView *view, json_object *record, json_object *pod) {
         const RolloutKind *kind = view_kind(view);
         json_object *owner = kind->has_replica_sets ? view_base(view, record) : view->workload;
 
-        if (kind->is_pod)
-                return true;
-        return !pod_has_ended(pod) && object_owner(pod) &&
-               text_equal(object_owner(pod), object_text(owner, "metadata.uid"));
+        return kind->is_pod || (!pod_has_ended(pod) && is_owned_by(pod, owner));
+}
+
+bool view_owns_pod(const RolloutView *view, json_object *pod) {
+        const RolloutKind *kind = view_kind(view);
+        const char *owner = json_get_text(object_controller(pod), "name");
+
+        return kind->is_pod ||
+               is_owned_by(pod, kind->has_replica_sets ? view_find_revision(view, owner)
+                                                       : view->workload);
 }
 
 int64_t pod_ordinal(json_object *pod) {

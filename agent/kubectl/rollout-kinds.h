@@ -122,6 +122,8 @@ int64_t view_record_partition(const RolloutView *view, json_object *record);
 /* Pods of a StatefulSet with lower ordinals stay as they are. */
 int64_t view_partition(const RolloutView *view, json_object *record);
 bool view_has_pod(const RolloutView *view, json_object *record, json_object *pod);
+/* The workload's own, whichever revision it is of: its selector may choose pods of others as well. */
+bool view_owns_pod(const RolloutView *view, json_object *pod);
 /* A StatefulSet that was scaled down, or has other ordinals, has the pod still, and its controller deletes it. */
 bool view_pod_is_surplus(const RolloutView *view, json_object *pod);
 int64_t pod_ordinal(json_object *pod);

@@ -68,7 +68,7 @@ int rollout_text_kept(const RolloutView *view, json_object *containers, char **r
 
         json_object_object_foreach(view->pods, name, pod) {
                 (void) name;
-                if (!object_is_deleted(pod) && !pod_has_ended(pod) &&
+                if (!object_is_deleted(pod) && !pod_has_ended(pod) && view_owns_pod(view, pod) &&
                     add_kept(counts, pod, containers) < 0)
                         return -ENOMEM;
         }

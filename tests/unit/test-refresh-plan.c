@@ -132,7 +132,49 @@ TEST_ROWS(test_plan, plans, name, const struct PlanRow *row) {
         cleanup(json_object_put_p) json_object *before = NULL;
 
         json_object_object_add(digests, "r.io/a:1", parse("%s", row->digests));
-        assert_ok(refresh_plan(object, pods, tags, digests, &images, &before));
+        assert_ok(refresh_plan(
+                &(RolloutView){ .kind = WORKLOAD_POD, .workload = object, .pods = pods }, tags,
+                digests, &images, &before));
         assert_json(images, row->images);
         assert_json(before, row->before);
+}
+
+#define OWNED(name, uid, id)                                                                       \
+        "{'metadata':{'ownerReferences':[{'controller':true,'name':'" name "','uid':'" uid "'}]}," \
+        "'status':{'containerStatuses':[{'name':'main','imageID':'r.io/a@" id "'}]}}"
+
+/* clang-format off */
+static const struct OthersRow {
+        const char *name;
+        WorkloadKind kind;
+        const char *pods, *before;
+} others[] = {
+        { "a StatefulSet's and a Job's", WORKLOAD_STATEFUL_SET, "{'j':" OWNED("job", "j", C) ",'p':" OWNED("w", "w", A) "}", "{'main':'r.io/a:1@" A "'}" },
+        { "a Deployment's and another one's", WORKLOAD_DEPLOYMENT, "{'o':" OWNED("o-1", "o1", C) ",'p':" OWNED("w-1", "w1", A) "}", "{'main':'r.io/a:1@" A "'}" },
+        { "of a ReplicaSet that was made anew", WORKLOAD_DEPLOYMENT, "{'o':" OWNED("w-1", "former", C) ",'p':" OWNED("w-1", "w1", A) "}", "{'main':'r.io/a:1@" A "'}" },
+        { "of an older ReplicaSet of it", WORKLOAD_DEPLOYMENT, "{'o':" OWNED("w-0", "w0", C) ",'p':" OWNED("w-1", "w1", A) "}", "{'main':'r.io/a:1@" C "'}" },
+        { "current, and a Job's", WORKLOAD_DEPLOYMENT, "{'j':" OWNED("job", "j", C) ",'p':" OWNED("w-1", "w1", B) "}", NULL },
+};
+/* clang-format on */
+
+/* The selector may choose pods of others as well, whose images are no way back. */
+TEST_ROWS(test_pods_of_others, others, name, const struct OthersRow *row) {
+        cleanup(json_object_put_p) json_object *object =
+                parse("{'metadata':{'uid':'w'},'spec':{'template':" IMAGE("r.io/a:1") "}}");
+        cleanup(json_object_put_p) json_object *owned =
+                parse("{'w-0':{'metadata':{'name':'w-0','uid':'w0'}},"
+                      "'w-1':{'metadata':{'name':'w-1','uid':'w1'}}}");
+        cleanup(json_object_put_p) json_object *pods = parse("%s", row->pods);
+        cleanup(json_object_put_p) json_object *tags = parse("{'main':'r.io/a:1'}");
+        cleanup(json_object_put_p) json_object *digests = parse("{'r.io/a:1':['" B "']}");
+        cleanup(json_object_put_p) json_object *images = NULL;
+        cleanup(json_object_put_p) json_object *before = NULL;
+
+        assert_ok(refresh_plan(&(RolloutView){ .kind = row->kind,
+                                               .workload = object,
+                                               .owned = owned,
+                                               .pods = pods },
+                               tags, digests, &images, &before));
+        assert_json(images, row->before ? "{'main':'r.io/a:1@" B "'}" : "{}");
+        assert_json(before, row->before ?: "{}");
 }

@@ -8,10 +8,13 @@
 #include "agent/kubectl/rollout-text.h"
 #include "tests/unit/quoted-json.h"
 
-#define POD(more, image) \
-        "{'metadata':{" more "},'spec':{'containers':[{'name':'app','image':'" image "'}]}}"
-#define RESTARTED                                                                                   \
-        "'annotations':{'inplaced.io/restarted':'{\\u0022app\\u0022:{\\u0022image\\u0022:\\u0022v2" \
+#define POD_OF(owner, more, image)                                                                \
+        "{'metadata':{'ownerReferences':[{'controller':true,'uid':'" owner "'}]" more "},'spec':" \
+        "{'containers':[{'name':'app','image':'" image "'}]}}"
+#define POD(more, image) POD_OF("u", more, image)
+#define DELETED ",'deletionTimestamp':'2026-11-23T05:09:20Z'"
+#define RESTARTED                                                                                    \
+        ",'annotations':{'inplaced.io/restarted':'{\\u0022app\\u0022:{\\u0022image\\u0022:\\u0022v2" \
         "\\u0022,\\u0022as\\u0022:\\u0022v2@x\\u0022}}'}"
 
 static const struct KeptRow {
@@ -23,14 +26,15 @@ static const struct KeptRow {
         { "{'a':" POD("", "v2") ",'b':" POD("", "v1") ",'c':" POD("", "v2") "}",
           "app=v2 (2 pods); app=v1 (1 pod)" },
         { "{'a':" POD(RESTARTED, "v2@x") ",'b':" POD("", "v2") "}", "app=v2" },
-        { "{'a':" POD("'deletionTimestamp':'2026-11-23T05:09:20Z'", "v1") ",'b':" POD("", "v2") "}",
-          "app=v2" },
+        { "{'a':" POD(DELETED, "v1") ",'b':" POD("", "v2") "}", "app=v2" },
+        { "{'a':" POD("", "v2") ",'b':" POD_OF("other", "", "v1") "}", "app=v2" },
 };
 
 TEST_ROWS(test_kept, kept_rows, pods, const struct KeptRow *row) {
         cleanup(json_object_put_p) json_object *images = parse("{'app':'v3'}");
-        cleanup(json_object_put_p) json_object *workload = parse(
-                "{'spec':{'template':{'spec':{'containers':[{'name':'app','image':'v9'}]}}}}");
+        cleanup(json_object_put_p) json_object *workload =
+                parse("{'metadata':{'uid':'u'},"
+                      "'spec':{'template':{'spec':{'containers':[{'name':'app','image':'v9'}]}}}}");
 
         cleanup(json_object_put_p) json_object *pods = parse("%s", row->pods);
         const RolloutView view = { .kind = WORKLOAD_REPLICA_SET,
