@@ -47,8 +47,12 @@ static int add_pod(json_object *pod, void *userdata) {
         Likeness *likeness = userdata;
         json_object *spec = json_get(pod, "spec", json_type_object);
         const char *node = json_get_filled(spec, "nodeName");
-        int r = node ? patch_add_null(likeness->nodes, node) : 0;
+        int r;
 
+        /* Evicted pods stay as objects, also when their node takes no pods any more. */
+        if (pod_has_ended(pod))
+                return 0;
+        r = node ? patch_add_null(likeness->nodes, node) : 0;
         return r < 0 ? r : pod_spec_add_secrets(spec, likeness->secrets);
 }
 

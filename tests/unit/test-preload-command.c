@@ -126,6 +126,7 @@ static const struct NodesRow {
         { "by labels", { .selector = "a=b" }, "", "{}", "a=b" },
         { "by name", { .nodes = "n1,,n2," }, "", "{\"n1\":null,\"n2\":null}", NULL },
         { "of a workload", { .like = "deployment/web" }, ON("n1") "," POD("") "," ON("n1"), "{\"n1\":null}", NULL },
+        { "of a workload, one of whose pods was evicted", { .like = "deployment/web" }, ON("n1") ",{'spec':{'nodeName':'n2'},'status':{'phase':'Failed'}}", "{\"n1\":null}", NULL },
 };
 /* clang-format on */
 
