@@ -149,6 +149,7 @@ int refresh_read_digests(json_object *images, json_object *nodes, json_object **
 /* A container of the workload, and the digests that its tag has now. */
 typedef struct Subject {
         const RolloutView *view;
+        int64_t partition;
         const char *container;
         const char *tag; /* "app:1" */
         json_object *digests;
@@ -170,6 +171,8 @@ static bool runs_in_pods(const Subject *subject, ImageRef *ret, size_t *ret_star
                     !view_owns_pod(subject->view, pod) || !json_get_filled(status, "imageID"))
                         continue;
                 (*ret_started)++;
+                if (pod_ordinal(pod) < subject->partition)
+                        continue;
                 if (container_running_image(status, &running) &&
                     list_has_text(subject->digests, running.digest))
                         continue;
@@ -215,8 +218,8 @@ static int plan_container(const Subject *subject, json_object *images, json_obje
                        : add_pinned(before, subject, running.digest);
 }
 
-int refresh_plan(const RolloutView *view, json_object *tags, json_object *digests,
-                 json_object **ret, json_object **ret_before) {
+int refresh_plan(const RolloutView *view, int64_t partition, json_object *tags,
+                 json_object *digests, json_object **ret, json_object **ret_before) {
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *before = json_object_new_object();
         int r = images && before ? 0 : -ENOMEM;
@@ -224,6 +227,7 @@ int refresh_plan(const RolloutView *view, json_object *tags, json_object *digest
         json_object_object_foreach(tags, container, tag) {
                 const Subject subject = {
                         .view = view,
+                        .partition = partition,
                         .container = container,
                         .tag = json_object_get_string(tag),
                         .digests = json_get(digests, json_object_get_string(tag), json_type_array),

@@ -9,6 +9,7 @@
  */
 
 #include <json-c/json_types.h>
+#include <stdint.h>
 
 #include "agent/base/error.h"
 #include "agent/kubectl/rollout-kinds.h"
@@ -27,6 +28,6 @@ int refresh_read_digests(json_object *images, json_object *nodes, json_object **
 
 /* Finds the containers that do not run such a digest in all pods. *ret: {container: image}, to be set; empty: all is up to date.
  * *ret_before: the same with the digests that pods run now, as far as they are known: the way back must not lead to the tag,
- * which has moved. The caller owns both. */
-int refresh_plan(const RolloutView *view, json_object *tags, json_object *digests,
-                 json_object **ret, json_object **ret_before);
+ * which has moved. Pods with ordinals below the partition stay as they are, whatever they run. The caller owns both. */
+int refresh_plan(const RolloutView *view, int64_t partition, json_object *tags,
+                 json_object *digests, json_object **ret, json_object **ret_before);

@@ -88,7 +88,7 @@ static int ask_nodes(const RolloutWatch *watch, json_object *tags, bool is_shown
         return r < 0 ? r : refresh_read_digests(question.images, result.nodes, ret, reterr);
 }
 
-int refresh_resolve(const RolloutWatch *watch, bool is_shown, json_object **ret,
+int refresh_resolve(const RolloutWatch *watch, int64_t partition, bool is_shown, json_object **ret,
                     json_object **ret_before, Error *reterr) {
         cleanup(json_object_put_p) json_object *tags = NULL;
         cleanup(json_object_put_p) json_object *tags_now = NULL;
@@ -122,5 +122,5 @@ int refresh_resolve(const RolloutWatch *watch, bool is_shown, json_object **ret,
         if (r >= 0 && !json_object_equal(tags, tags_now))
                 return error_set(reterr, ERROR_CONFLICT,
                                  "its images have changed meanwhile: repeat the command");
-        return r < 0 ? r : refresh_plan(&watch->view, tags, digests, ret, ret_before);
+        return r < 0 ? r : refresh_plan(&watch->view, partition, tags, digests, ret, ret_before);
 }

@@ -9,11 +9,12 @@
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "agent/kubectl/rollout-watch.h"
 
 /* *ret: {container: image}, what is to be set; empty: all is up to date. *ret_before: the images of these containers before, with
- * their digests, as far as they are known. Refused if a node cannot pull, or does not answer, or nodes disagree. is_shown: progress,
- * on stdout. The caller owns both. */
-int refresh_resolve(const RolloutWatch *watch, bool is_shown, json_object **ret,
+ * their digests, as far as they are known. Refused if a node cannot pull, or does not answer, or nodes disagree. partition: see
+ * refresh_plan(); is_shown: progress, on stdout. The caller owns both. */
+int refresh_resolve(const RolloutWatch *watch, int64_t partition, bool is_shown, json_object **ret,
                     json_object **ret_before, Error *reterr);

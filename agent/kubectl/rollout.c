@@ -1315,14 +1315,23 @@ static int show_refreshed(const Rollout *rollout, json_object *images) {
         return r;
 }
 
+/* Pods of the open update, or of the one that this run would begin, have at least this ordinal. */
+static int64_t find_partition(const Rollout *rollout, const RolloutRequest *request) {
+        const RolloutView *view = &rollout->watch.view;
+
+        return request->partition < 0 && rollout_record_is_open(rollout->record)
+                       ? view_partition(view, rollout->record)
+                       : takeover_partition(view, request);
+}
+
 /* images: NULL: those of the template. *ret, and *ret_before of a refresh, belong to the caller. */
-static int find_images(Rollout *rollout, json_object *images, json_object **ret,
-                       json_object **ret_before, Error *reterr) {
+static int find_images(Rollout *rollout, const RolloutRequest *request, json_object *images,
+                       json_object **ret, json_object **ret_before, Error *reterr) {
         int r = 0;
 
         if (rollout->refreshes) {
-                r = refresh_resolve(&rollout->watch, !rollout->show.is_quiet, ret, ret_before,
-                                    reterr);
+                r = refresh_resolve(&rollout->watch, find_partition(rollout, request),
+                                    !rollout->show.is_quiet, ret, ret_before, reterr);
                 if (r >= 0)
                         r = show_refreshed(rollout, *ret);
         } else if (images) {
@@ -1347,7 +1356,7 @@ static int run(Rollout *rollout, json_object *images) {
         if (r >= 0)
                 r = load(rollout, flags->arguments[0], &error);
         if (r >= 0)
-                r = find_images(rollout, images, &expanded, &before, &error);
+                r = find_images(rollout, &request, images, &expanded, &before, &error);
         if (r < 0) {
                 (void) text_set(&rollout->reason, error_message(&error));
                 rollout->refused = error.kind;
@@ -1357,7 +1366,8 @@ static int run(Rollout *rollout, json_object *images) {
         request.before = before;
         if (rollout->refreshes && json_object_object_length(expanded) == 0 &&
             !rollout_record_is_open(rollout->record))
-                return end_before(rollout, expanded);
+                return end_before(rollout,
+                                  view_kept_below(&rollout->watch.view) > 0 ? NULL : expanded);
         if (is_of_kruise(rollout))
                 return run_kruise(rollout, &request);
 

@@ -673,7 +673,7 @@ static int check_pods(const RolloutView *view, int64_t partition, json_object *b
         return 0;
 }
 
-static int64_t partition_at_begin(const RolloutView *view, const RolloutRequest *request) {
+int64_t takeover_partition(const RolloutView *view, const RolloutRequest *request) {
         if (request->partition >= 0)
                 return request->partition + object_integer(view->workload, "spec.ordinals.start");
         return view_kept_below(view);
@@ -691,7 +691,7 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
         if (r >= 0 && request->images)
                 r = takeover_check_containers(template, request->images, reterr);
         if (r >= 0)
-                r = find_base(view, partition_at_begin(view, request), &base, reterr);
+                r = find_base(view, takeover_partition(view, request), &base, reterr);
         if (r >= 0 && !base) {
                 *ret = NULL;
                 return request->mode == ROLLOUT_FOLLOW && workload_held(view->workload)
@@ -719,7 +719,7 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
         before = after ? template_images(object_template(base), after) : NULL;
         if (!before)
                 return -ENOMEM;
-        r = check_pods(view, partition_at_begin(view, request), base, after, reterr);
+        r = check_pods(view, takeover_partition(view, request), base, after, reterr);
         if (r < 0)
                 return r;
         /* The controller of a Deployment that is not held brings its pods to those after already, by another ReplicaSet, which
@@ -733,7 +733,7 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
         if (json_object_equal(before, after)) {
                 json_object_put(before);
                 before = NULL;
-                r = find_lagging(view, partition_at_begin(view, request), base, after, &before);
+                r = find_lagging(view, takeover_partition(view, request), base, after, &before);
                 *ret = NULL;
                 if (r < 0 || !before)
                         return r;

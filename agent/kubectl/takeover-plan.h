@@ -49,6 +49,8 @@ typedef enum RolloutUndo {
 /* How an update that has ended is undone; record: NULL if there is none. */
 RolloutUndo rollout_record_undo(const RolloutView *view, json_object *record);
 
+/* The first ordinal whose pod an update that begins with this request is about. */
+int64_t takeover_partition(const RolloutView *view, const RolloutRequest *request);
 /* Refuses images of containers that the template does not have. */
 int takeover_check_containers(json_object *template, json_object *images, Error *reterr);
 /* Checks that the update is possible, and makes the patch that takes the workload over, which the caller

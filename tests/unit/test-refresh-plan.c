@@ -133,8 +133,8 @@ TEST_ROWS(test_plan, plans, name, const struct PlanRow *row) {
 
         json_object_object_add(digests, "r.io/a:1", parse("%s", row->digests));
         assert_ok(refresh_plan(
-                &(RolloutView){ .kind = WORKLOAD_POD, .workload = object, .pods = pods }, tags,
-                digests, &images, &before));
+                &(RolloutView){ .kind = WORKLOAD_POD, .workload = object, .pods = pods },
+                /* partition= */ 0, tags, digests, &images, &before));
         assert_json(images, row->images);
         assert_json(before, row->before);
 }
@@ -174,7 +174,42 @@ TEST_ROWS(test_pods_of_others, others, name, const struct OthersRow *row) {
                                                .workload = object,
                                                .owned = owned,
                                                .pods = pods },
-                               tags, digests, &images, &before));
+                               /* partition= */ 0, tags, digests, &images, &before));
+        assert_json(images, row->before ? "{'main':'r.io/a:1@" B "'}" : "{}");
+        assert_json(before, row->before ?: "{}");
+}
+
+#define ORDINAL(n, id)                                                                           \
+        "'w-" #n "':{'metadata':{'name':'w-" #n "','ownerReferences':[{'controller':true,'uid':" \
+        "'w'}]},'status':{'containerStatuses':[{'name':'main','imageID':'r.io/a@" id "'}]}}"
+
+/* clang-format off */
+static const struct PartitionRow {
+        const char *name, *pods;
+        int64_t partition;
+        const char *before; /* NULL: all is up to date */
+} partitions[] = {
+        { "all pods", "{" ORDINAL(0, A) "," ORDINAL(1, B) "}", 0, "{'main':'r.io/a:1@" A "'}" },
+        { "a canary that is up to date", "{" ORDINAL(0, A) "," ORDINAL(1, B) "}", 1, NULL },
+        { "a canary that is not", "{" ORDINAL(0, A) "," ORDINAL(1, C) "}", 1, "{'main':'r.io/a:1@" C "'}" },
+        { "no pod", "{" ORDINAL(0, A) "," ORDINAL(1, C) "}", 2, NULL },
+};
+/* clang-format on */
+
+/* Pods below the partition may run another tag, whose content would be the way back. */
+TEST_ROWS(test_partition, partitions, name, const struct PartitionRow *row) {
+        cleanup(json_object_put_p) json_object *object =
+                parse("{'metadata':{'uid':'w'},'spec':{'template':" IMAGE("r.io/a:1") "}}");
+        cleanup(json_object_put_p) json_object *pods = parse("%s", row->pods);
+        cleanup(json_object_put_p) json_object *tags = parse("{'main':'r.io/a:1'}");
+        cleanup(json_object_put_p) json_object *digests = parse("{'r.io/a:1':['" B "']}");
+        cleanup(json_object_put_p) json_object *images = NULL;
+        cleanup(json_object_put_p) json_object *before = NULL;
+        const RolloutView view = { .kind = WORKLOAD_STATEFUL_SET,
+                                   .workload = object,
+                                   .pods = pods };
+
+        assert_ok(refresh_plan(&view, row->partition, tags, digests, &images, &before));
         assert_json(images, row->before ? "{'main':'r.io/a:1@" B "'}" : "{}");
         assert_json(before, row->before ?: "{}");
 }
