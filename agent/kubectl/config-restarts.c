@@ -182,13 +182,25 @@ static int add_user(const char *of, void *userdata) {
         return r;
 }
 
+static void forget_object(ConfigRestarts *restarts, size_t at) {
+        ConfigObject *object = restarts->objects[at];
+
+        set_unread(restarts, object, false);
+        sorted_remove(restarts->objects, &restarts->n_objects, at);
+        config_object_free(object);
+}
+
+/* While another controller leads, nothing is known of an object, and forget_unused() does not run. */
 static int remove_user(const char *of, void *userdata) {
         ConfigRestarts *restarts = userdata;
         size_t at;
 
-        if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) &&
-            --restarts->objects[at]->n_users == 0)
-                restarts->objects[at]->unused_sec = clock_monotonic_sec();
+        if (!sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) ||
+            --restarts->objects[at]->n_users > 0)
+                return 0;
+        restarts->objects[at]->unused_sec = clock_monotonic_sec();
+        if (!restarts->ledger)
+                forget_object(restarts, at);
         return 0;
 }
 
@@ -426,11 +438,9 @@ static void forget_unused(ConfigRestarts *restarts) {
                 ConfigObject *object = restarts->objects[i - 1];
                 json_object *entry = json_get(restarts->ledger, object->of, json_type_object);
 
-                if (is_abandoned(object) || (object->n_users == 0 && !config_is_changing(entry))) {
-                        set_unread(restarts, object, false);
-                        sorted_remove(restarts->objects, &restarts->n_objects, i - 1);
-                        config_object_free(object);
-                } else if (entry && patch_add(kept, object->of, json_object_get(entry)) < 0)
+                if (is_abandoned(object) || (object->n_users == 0 && !config_is_changing(entry)))
+                        forget_object(restarts, i - 1);
+                else if (entry && patch_add(kept, object->of, json_object_get(entry)) < 0)
                         return;
         }
         if (!kept)

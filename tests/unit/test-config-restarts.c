@@ -252,6 +252,17 @@ TEST_F(test_unused_object_that_has_changed_unseen, Controller *controller) {
         assert_int_equal(server.n_begun, 0);
 }
 
+/* A controller that does not lead keeps no names of what came and went. */
+TEST_F(test_object_that_went_before_the_ledger_was_read, Controller *controller) {
+        show_pod(controller, "c", /* is_gone= */ false);
+        show_pod(controller, "d", /* is_gone= */ false);
+        show_pod(controller, "c", /* is_gone= */ true);
+        turn(controller);
+        assert_int_equal(server.n_reads, 1);
+        assert_null(entry_of(C));
+        assert_non_null(entry_of("configmap/shop/d"));
+}
+
 /* A Secret that another program has written. */
 TEST_F(test_keys_that_name_no_object, Controller *controller) {
         json_object_put(server.ledger);
