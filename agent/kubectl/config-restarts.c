@@ -56,7 +56,7 @@ typedef struct ConfigRun {
         Program *program;    /* NULL: it has failed, and waits */
         unsigned n_failures; /* in a row */
         int64_t ended_sec;
-        int64_t update_sec; /* when an update in place was last found open, or could not be ruled out */
+        int64_t yielded_sec; /* when an update or another run was last found that comes first, or could not be ruled out */
 } ConfigRun;
 
 struct ConfigRestarts {
@@ -788,7 +788,7 @@ static bool has_place(const ConfigRestarts *restarts, const char *namespace) {
 static bool must_wait(const ConfigRun *run, int64_t now_sec) {
         int64_t pause_sec = RETRY_MIN_SEC << (run->n_failures < 6 ? run->n_failures : 6);
 
-        return run->program || now_sec < run->update_sec + RETRY_MIN_SEC ||
+        return run->program || now_sec < run->yielded_sec + RETRY_MIN_SEC ||
                (run->n_failures > 0 &&
                 now_sec < run->ended_sec + (pause_sec < RETRY_MAX_SEC ? pause_sec : RETRY_MAX_SEC));
 }
@@ -833,6 +833,55 @@ static int end_updated(ConfigRestarts *restarts) {
         return 0;
 }
 
+static json_object *labels_of(const ConfigRun *run) {
+        return object_at(object_template(run->object), "metadata.labels");
+}
+
+static bool is_beside_run(const ConfigRun *run, const ConfigRun *other) {
+        return other != run && other->program &&
+               json_is(other->group, "namespace", json_get_text(run->group, "namespace"));
+}
+
+typedef struct Sharing {
+        const ConfigRun *run;
+        bool is_found;
+} Sharing;
+
+static int on_budget(json_object *budget, void *userdata) {
+        Sharing *sharing = userdata;
+        const ConfigRestarts *restarts = sharing->run->restarts;
+        json_object *selector = object_at(budget, "spec.selector");
+
+        if (!selector_matches(selector, labels_of(sharing->run)))
+                return 0;
+        for (size_t i = 0; i < restarts->n_runs; i++)
+                if (is_beside_run(sharing->run, restarts->runs[i]) &&
+                    selector_matches(selector, labels_of(restarts->runs[i])))
+                        sharing->is_found = true;
+        return 0;
+}
+
+/* A PodDisruptionBudget that allows one more pod to be unavailable would allow each of several runs one. */
+static int shares_budget(const ConfigRun *run, bool *ret) {
+        const ConfigRestarts *restarts = run->restarts;
+        const KubePath path = { .group = "policy",
+                                .version = "v1",
+                                .namespace = json_get_text(run->group, "namespace"),
+                                .resource = "poddisruptionbudgets" };
+        cleanup(error_done) Error error = ERROR_INIT;
+        Sharing sharing = { .run = run };
+        size_t n_beside = 0;
+        int r;
+
+        for (size_t i = 0; i < restarts->n_runs; i++)
+                n_beside += is_beside_run(run, restarts->runs[i]);
+        r = n_beside > 0
+                    ? session_list(restarts->options.session, &path, on_budget, &sharing, &error)
+                    : 0;
+        *ret = sharing.is_found || error.kind != ERROR_NONE;
+        return error.kind == ERROR_NONE ? r : 0;
+}
+
 static int begin(ConfigRestarts *restarts, const char *key, json_object *group) {
         int64_t now_sec = clock_monotonic_sec();
         bool must_yield;
@@ -848,7 +897,7 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
         if (r < 0)
                 return r;
         if (r > 0) {
-                run->update_sec = now_sec;
+                run->yielded_sec = now_sec;
                 return 0;
         }
         /* A newer change may fix what failed, or hangs, or take back what is under way. */
@@ -865,10 +914,12 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
         run->group = json_object_get(group);
         must_yield = !read_workload(run);
         r = must_yield ? 0 : is_updated(run, &must_yield);
+        if (r >= 0 && !must_yield)
+                r = shares_budget(run, &must_yield);
         if (r < 0)
                 return r;
         if (must_yield) {
-                run->update_sec = now_sec;
+                run->yielded_sec = now_sec;
                 return 0;
         }
         /* The watch may have shown a newer workload meanwhile. */
@@ -950,7 +1001,7 @@ int config_restarts_end(ConfigRestarts *restarts, const char *workload, const ch
                 return 0;
         run = restarts->runs[at];
         run->program = program_free(run->program);
-        run->update_sec = clock_monotonic_sec();
+        run->yielded_sec = clock_monotonic_sec();
         return 0;
 }
 

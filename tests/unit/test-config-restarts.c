@@ -26,9 +26,14 @@ static struct {
         unsigned version, value;   /* state of each ConfigMap */
         unsigned n_reads;          /* reads of ConfigMaps */
         unsigned n_begun, n_ended; /* runs */
+        const char *budget;        /* selector of the PodDisruptionBudget; NULL: there is none */
 } server;
 
+int __wrap_kube_event_send(KubeEvents *events, const KubeReference *object, const char *type,
+                           const char *reason, const char *message);
 int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
+int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
+                        Error *reterr);
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, json_object **ret, Error *reterr);
 const char *__wrap_session_namespace(const Session *session);
@@ -58,11 +63,30 @@ int __wrap_session_get(Session *session, const KubePath *path, json_object **ret
                 *ret = make_secret();
                 return 0;
         }
-        if (strcmp(path->resource, "configmaps") != 0)
-                return error_set(reterr, ERROR_NOT_FOUND, "no such workload");
+        if (strcmp(path->resource, "statefulsets") == 0) {
+                *ret = parse("{'metadata':{'name':'%s'},'spec':{'template':{'metadata':{'labels':{"
+                             "'app':'%s','part':'web'}}}}}",
+                             path->name, path->name);
+                return 0;
+        }
         server.n_reads++;
         *ret = parse("{'metadata':{'resourceVersion':'%u'},'data':{'K':'%u'}}", server.version,
                      server.value);
+        return 0;
+}
+
+int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
+                        Error *reterr) {
+        cleanup(json_object_put_p) json_object *budget =
+                parse("{'spec':{'selector':{'matchLabels':%s}}}", server.budget ?: "{'app':''}");
+
+        assert_string_equal(path->resource, "poddisruptionbudgets");
+        assert_string_equal(path->namespace, "shop");
+        return on_item(budget, userdata);
+}
+
+int __wrap_kube_event_send(KubeEvents *events, const KubeReference *object, const char *type,
+                           const char *reason, const char *message) {
         return 0;
 }
 
@@ -125,6 +149,7 @@ static void fill(Controller *controller) {
         server.ledger = parse("{}");
         server.version = server.value = 1;
         server.n_reads = server.n_begun = server.n_ended = 0;
+        server.budget = NULL;
         start(controller);
 }
 
@@ -142,22 +167,27 @@ static void turn(Controller *controller) {
         assert_int_equal(error.kind, ERROR_NONE);
 }
 
-/* A pod of a StatefulSet, which uses all keys of the ConfigMap of its name, is started now, or goes. */
-static void show_pod(Controller *controller, const char *name, bool is_gone) {
+/* A pod of the StatefulSet, which uses all keys of the ConfigMap of its name, is started now, or goes. */
+static void show_pod_of(Controller *controller, const char *workload, const char *name,
+                        bool is_gone) {
         static const char form[] =
                 "{'metadata':{'namespace':'shop','name':'%s','uid':'u',"
                 "'annotations':{'" CONFIG_ANNOTATION "':'true'},'ownerReferences':["
-                "{'controller':true,'apiVersion':'apps/v1','kind':'StatefulSet','name':'web'}]},"
+                "{'controller':true,'apiVersion':'apps/v1','kind':'StatefulSet','name':'%s'}]},"
                 "'spec':{'containers':[{'name':'main','envFrom':[{'configMapRef':{'name':'%s'}}]}]},"
                 "'status':{'containerStatuses':[{'name':'main','ready':true,"
                 "'state':{'running':{'startedAt':'%s'}}}]}}";
         const SessionWatch *watch = &controller->watches[0];
         char started[RFC3339_SIZE];
         cleanup(json_object_put_p) json_object *pod =
-                parse(form, name, name, rfc3339_format(server.now_sec, started));
+                parse(form, name, workload, name, rfc3339_format(server.now_sec, started));
         const KubeObject object = { .namespace = "shop", .name = name, .uid = "u", .json = pod };
 
         assert_ok((is_gone ? watch->on_gone : watch->on_object)(&object, watch->userdata));
+}
+
+static void show_pod(Controller *controller, const char *name, bool is_gone) {
+        show_pod_of(controller, "web", name, is_gone);
 }
 
 static void change_map(Controller *controller, const char *name) {
@@ -299,4 +329,39 @@ TEST_F(test_restart_ends_for_an_update, Controller *controller) {
         assert_int_equal(server.n_ended, 1);
         stop(controller);
         assert_int_equal(server.n_ended, 2);
+}
+
+static const struct BudgetRow {
+        const char *name;
+        const char *budget;
+        bool is_shared;
+} budget_rows[] = {
+        { "no budget", NULL, false },
+        { "of one workload", "{'app':'web'}", false },
+        { "of both", "{'part':'web'}", true },
+};
+
+/* A change that two workloads use: the budget would allow each of them its pod. */
+TEST_ROWS_F(test_workloads_of_one_budget, budget_rows, name, const struct BudgetRow *row,
+            Controller *controller) {
+        server.budget = row->budget;
+        show_pod_of(controller, "db", "c", /* is_gone= */ false);
+        show_pod_of(controller, "web", "d", /* is_gone= */ false);
+        turn(controller);
+        server.value++;
+        change_map(controller, "c");
+        change_map(controller, "d");
+        turn(controller);
+        server.now_sec += 20;
+        turn(controller);
+        assert_int_equal(server.n_begun, row->is_shared ? 1 : 2);
+        server.now_sec += 60;
+        turn(controller);
+        assert_int_equal(server.n_begun, row->is_shared ? 1 : 2);
+
+        assert_ok(config_restarts_end(controller->restarts, "statefulset.apps/db", "shop"));
+        show_pod_of(controller, "db", "c", /* is_gone= */ true);
+        server.now_sec += 60;
+        turn(controller);
+        assert_int_equal(server.n_begun, 2);
 }
