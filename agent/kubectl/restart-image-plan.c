@@ -23,7 +23,8 @@
 #define BACKOFF_MAX_SEC 300
 #define BACKOFF_FORGOTTEN_SEC 600
 
-#define TAG_UNKNOWN "restarted" /* beside a digest a tag has no meaning */
+#define STATIC_POD "kubernetes.io/config.mirror" /* annotation of the API server's copy */
+#define TAG_UNKNOWN "restarted"                  /* beside a digest a tag has no meaning */
 #define N_SPELLINGS 3
 
 static int parse_changes(const char *flag, const char *const *texts, json_object **ret,
@@ -495,13 +496,24 @@ int64_t restart_image_began(json_object *pod, const char *container) {
         return image ? json_get_time(json_get(starts, image, json_type_object), "at") : 0;
 }
 
+/* The server takes an image for the copy of a static pod, which no kubelet reads. */
+static int check_source(json_object *pod, Error *reterr) {
+        return object_annotation(pod, STATIC_POD)
+                       ? error_set(
+                                 reterr, ERROR_INVALID,
+                                 "pod/%s cannot be restarted by its image: it is static, and its "
+                                 "kubelet reads images, labels and annotations from its node alone",
+                                 object_name(pod))
+                       : 0;
+}
+
 int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
                         int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr) {
         cleanup(json_object_put_p) json_object *annotation = copy_annotation(pod);
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *metadata = identify(pod);
         int64_t delay_sec = 0;
-        int r = annotation && images && metadata ? 0 : -ENOMEM;
+        int r = annotation && images && metadata ? check_source(pod, reterr) : -ENOMEM;
 
         for (size_t i = 0; r >= 0 && i < json_object_array_length(containers); i++)
                 r = respell(pod, json_object_get_string(json_object_array_get_idx(containers, i)),

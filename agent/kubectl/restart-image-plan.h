@@ -39,9 +39,9 @@ int restart_image_check_ended(json_object *pod, const char *container, Error *re
 /* Refused if a request, which stops these containers, could end one of them for ever, and the pod with it. */
 int restart_image_check_stop(json_object *pod, json_object *containers, Error *reterr);
 
-/* The strategic merge patch that restarts these containers, a list of names; refused where no digest of an image is known,
- * or where what runs may be another image than that of the spec, or where the kubelet would delay the start of a
- * container, or might not be able to pull, while its restart policy or rules may end it.
+/* The strategic merge patch that restarts these containers, a list of names; refused for a static pod, where no digest of an
+ * image is known, or where what runs may be another image than that of the spec, or where the kubelet would delay the start
+ * of a container, or might not be able to pull, while its restart policy or rules may end it.
  * *ret_delay_sec: how long the kubelet will delay a start, as far as the annotation shows. The caller owns *ret. */
 int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
                         int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr);

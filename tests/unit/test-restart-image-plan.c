@@ -428,6 +428,23 @@ TEST(test_no_starts) {
         assert_int_equal(restart_image_delay(pod, stays, NOW_SEC), 0);
 }
 
+/* The kubelet does not read what the API server has. */
+TEST(test_static_pod) {
+        cleanup(json_object_put_p) json_object *pod =
+                make_pod("r/app:1", "r/app:1", "r/app" DIGEST, "IfNotPresent", NULL);
+        cleanup(json_object_put_p) json_object *names = parse("['a']");
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int64_t delay_sec;
+
+        json_object_object_add(object_at(pod, "metadata.annotations"),
+                               "kubernetes.io/config.mirror", json_object_new_string("0a1b"));
+        assert_true(restart_image_patch(pod, names, NULL, NOW_SEC, &patch, &delay_sec, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        assert_contains(error_message(&error), "it is static");
+        assert_null(patch);
+}
+
 TEST(test_changes) {
         static const struct {
                 const char *text;
