@@ -137,7 +137,10 @@ static int on_object(const KubeObject *object, void *userdata) {
         Target *target;
         int r;
 
-        if (!preload->is_fixed && preload->request->labels && !set_is_set(object->json)) {
+        /* All nodes of the set would do what is meant for one node. */
+        if (set_is_set(object->json))
+                return 0;
+        if (!preload->is_fixed && preload->request->labels) {
                 r = add_node(preload, object->name);
                 if (r < 0)
                         return r;

@@ -287,6 +287,12 @@ def test_the_command(make_node_agent, image_set, inplace, kube, push):
     third = push(tag="3")
     ran = inplace.run("preload", third.reference, "-o", "name", "--timeout", "60")
     assert name not in {line.rpartition("/")[2] for line in ran.stdout.splitlines()}, ran.stdout
+    spec = image_set.find()["spec"]
+    for way in ((), ("--withdraw",)):
+        ran = inplace.run("preload", third.reference, "--nodes", name, *way)
+        assert ran.code == (1 if way else 3), ran.stdout + ran.stderr
+        assert way or f"NoNodeImage on node {name}" in ran.stdout, ran.stdout
+        assert image_set.find()["spec"] == spec
     assert inplace.run("preload", "--set", name, "--withdraw").stdout == f"set {name} withdrawn\n"
     wait_gone(node, first.reference)
     assert image_set.find() is None
