@@ -513,7 +513,8 @@ static int is_batch_done(void *userdata) {
                 if (!restart->request || restart->end != RESTART_RUNNING)
                         continue;
                 if (!restart_announce(&wait, &restarts->requests, restart->pod, why,
-                                      /* grace_sec= */ 0))
+                                      object_integer(restart->before,
+                                                     "spec.terminationGracePeriodSeconds")))
                         return 0;
 
                 restart->end = RESTART_FAILED;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How many pods restart at a time while an autoscaler scales their workload, and while an update waits for them. */
+/* How many pods restart at a time while an autoscaler scales their workload, and while an update waits for them; how long a
+ * request may take. */
 
 #include "tests/unit/unit.h"
+
+#include <time.h>
 
 #include "agent/base/text.h"
 #include "agent/document/json-reader.h"
@@ -13,6 +16,7 @@
 #include "tests/unit/quoted-json.h"
 
 #define TURNS_MAX 16
+#define GRACE_SEC 1800
 
 typedef enum ScaledWhile {
         SCALED_WHILE_WAITING,    /* in the first turn, when the watch has shown the pods before */
@@ -20,17 +24,21 @@ typedef enum ScaledWhile {
 } ScaledWhile;
 
 /* A server with a StatefulSet; its functions stand for those of the session, see tests/CMakeLists.txt. Each pod is found to be
- * gone when it is to restart, which is as good as its restart. */
+ * gone when it is to restart, which is as good as its restart, or gets a request that no agent completes. */
 static struct {
         ScaledWhile scaled_while;
         size_t replicas, later_replicas;
-        bool is_updating;          /* the pods have yet to run the image that they got */
+        bool is_updating; /* the pods have yet to run the image that they got */
+        bool is_slow;     /* they are there still, and no agent completes a request */
+        int64_t now_sec;
         size_t batches[TURNS_MAX]; /* pods that have begun after each turn */
         size_t n_turns;
         const char *outcome;
         char reason[256];
 } server;
 
+int __wrap_session_create(Session *session, const KubePath *path, json_object *body,
+                          json_object **ret, Error *reterr);
 int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
 int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
                         Error *reterr);
@@ -42,6 +50,17 @@ const char *__wrap_session_namespace(const Session *session);
 int64_t __wrap_session_server_sec(const Session *session);
 int __wrap_rights_require_task(Session *session, RightsTask task, Error *reterr);
 int __wrap_output_tree(OutputFormat format, json_object *tree);
+
+int clock_gettime(clockid_t clock, struct timespec *ret) {
+        *ret = (struct timespec){ .tv_sec = server.now_sec };
+        return 0;
+}
+
+int __wrap_session_create(Session *session, const KubePath *path, json_object *body,
+                          json_object **ret, Error *reterr) {
+        *ret = parse("{'metadata':{'name':'inplace-restart-x'}}");
+        return 0;
+}
 
 int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
         *ret = parse("{'metadata':{'name':'web','uid':'w'},'spec':{'replicas':%zu,"
@@ -55,6 +74,7 @@ static json_object *make_pod(size_t ordinal) {
         return parse("{'metadata':{'name':'web-%zu','uid':'%zu','labels':{'app':'web'},"
                      "'ownerReferences':[{'controller':true,'apiVersion':'apps/v1',"
                      "'kind':'StatefulSet','name':'web','uid':'w'}],'annotations':{%s}},'spec':{"
+                     "'terminationGracePeriodSeconds':%d,"
                      "'restartPolicy':'Always','containers':[{'name':'main','image':'app:1'}]},"
                      "'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}],"
                      "'containerStatuses':[%s]}}",
@@ -63,17 +83,17 @@ static json_object *make_pod(size_t ordinal) {
                              ? "'inplaced.io/updated-containers':"
                                "'{\\'main\\':{\\'image\\':\\'app:0\\',\\'id\\':\\'c\\'}}'"
                              : "",
-                     server.is_updating ? "{'name':'main','containerID':'c'}" : "");
+                     GRACE_SEC, server.is_updating ? "{'name':'main','containerID':'c'}" : "");
 }
 
 int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
                         Error *reterr) {
-        for (size_t i = 0; !path->fields && i < server.replicas; i++) {
+        for (size_t i = 0; (!path->fields || server.is_slow) && i < server.replicas; i++) {
                 cleanup(json_object_put_p) json_object *pod = make_pod(i);
 
                 assert_ok(on_item(pod, userdata));
         }
-        if (!path->fields)
+        if (!path->fields || server.is_slow)
                 return 0;
         server.batches[server.n_turns - 1]++;
         if (server.scaled_while == SCALED_WHILE_RESTARTING)
@@ -81,8 +101,21 @@ int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_i
         return 0;
 }
 
-/* Shows budgets, of which there are none, and pods. */
+/* The pod is stopped for as long as its grace period lasts, and then for longer. */
+static void wait_for_request(const SessionWait *wait) {
+        assert_int_equal(wait->is_done(wait->userdata), 0);
+        server.now_sec += GRACE_SEC;
+        assert_int_equal(wait->is_done(wait->userdata), 0);
+        server.now_sec += 600;
+        assert_int_equal(wait->is_done(wait->userdata), 1);
+}
+
+/* Shows budgets, of which there are none, and pods; or nothing of a request. */
 int __wrap_session_wait(Session *session, const SessionWait *wait, Error *reterr) {
+        if (wait->n_watches == 1) {
+                wait_for_request(wait);
+                return 0;
+        }
         assert_int_equal(wait->n_watches, 2);
         assert_true(server.n_turns < TURNS_MAX);
         for (size_t i = 0; i < server.replicas; i++) {
@@ -180,4 +213,19 @@ TEST(test_open_update) {
         assert_string_equal(server.outcome, "failed");
         assert_contains(server.reason, "its update from \"app:0\" is still open");
         assert_int_equal(server.n_turns, 0);
+}
+
+/* The agent gives the container the grace period of its pod, and the next restart begins no sooner. */
+TEST(test_long_grace_period) {
+        char *arguments[] = { (char *) "statefulset.apps/web", (char *) "900", (char *) "web-0" };
+        const Flags flags = {
+                .arguments = arguments, .n_arguments = 3, .containers = "main", .request = true
+        };
+
+        memset(&server, 0, sizeof(server));
+        server.replicas = server.later_replicas = 1;
+        server.is_slow = true;
+        assert_ok(kubectl_restart_pods(NULL, &flags));
+        assert_string_equal(server.outcome, "failed");
+        assert_contains(server.reason, "has not completed the ContainerRecreateRequest");
 }
