@@ -25,7 +25,7 @@ static bool is_inspected(const PodContainer *state) {
 }
 
 static bool wants_env(const InPlaceContainer *container) {
-        return inplace_pod_takes_part(container->pod) && inplace_container_has_env(container);
+        return inplace_pod_follows_env(container->pod) && inplace_container_has_env(container);
 }
 
 static bool lacks_env(const InPlaceContainer *container) {

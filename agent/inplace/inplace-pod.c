@@ -25,9 +25,15 @@ bool inplace_pod_is_over(const InPlacePod *pod) {
         return pod->pod->is_deleted || pod->pod->is_finished;
 }
 
-bool inplace_pod_takes_part(const InPlacePod *pod) {
+bool inplace_pod_wants_condition(const InPlacePod *pod) {
+        return pod->inplace->has_condition &&
+               (pod->pod->verified_status || pod->pod->restart_on_metadata || pod->has_new_image ||
+                pod->pod->update != POD_UPDATE_NONE || pod->pod->gate == POD_GATE_UPDATING);
+}
+
+bool inplace_pod_follows_env(const InPlacePod *pod) {
         return pod->pod->is_kruise || pod->pod->restart_on_metadata ||
-               pod->pod->update != POD_UPDATE_NONE;
+               pod->pod->update != POD_UPDATE_NONE || inplace_pod_wants_condition(pod);
 }
 
 bool inplace_pod_is_static(const InPlacePod *pod) {

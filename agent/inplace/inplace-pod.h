@@ -224,8 +224,10 @@ InPlacePod *inplace_pod_free(InPlacePod *pod);
 void inplace_pod_set(InPlacePod *pod, const Pod *state);
 
 bool inplace_pod_is_over(const InPlacePod *pod);
-/* The agent follows the environment of the pod's containers. */
-bool inplace_pod_takes_part(const InPlacePod *pod);
+/* The agent writes the condition InPlaceVerified. */
+bool inplace_pod_wants_condition(const InPlacePod *pod);
+/* The agent follows the environment of the pod's containers: a restart or the condition depends on it. */
+bool inplace_pod_follows_env(const InPlacePod *pod);
 /* The kubelet made the pod from a file of the node; the API server has a mirror of it. */
 bool inplace_pod_is_static(const InPlacePod *pod);
 

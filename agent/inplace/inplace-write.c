@@ -203,11 +203,6 @@ static int pod_condition(const InPlacePod *pod, Condition *ret) {
         return condition_of(containers, n, ret);
 }
 
-static bool wants_condition(const InPlacePod *pod) {
-        return pod->pod->verified_status || pod->pod->restart_on_metadata || pod->has_new_image ||
-               pod->pod->update != POD_UPDATE_NONE || pod->pod->gate == POD_GATE_UPDATING;
-}
-
 /* Does not write states that pass within moments. */
 static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
         uint64_t now = inplace_now(pod->inplace);
@@ -266,7 +261,7 @@ static int make_condition(InPlacePod *pod, InPlaceText *ret) {
         bool is_first = written ? !written->status : !pod->pod->verified_status;
         int r;
 
-        if (!pod->inplace->has_condition || !wants_condition(pod))
+        if (!inplace_pod_wants_condition(pod))
                 return 0;
 
         r = pod_condition(pod, &condition);

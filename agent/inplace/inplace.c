@@ -296,7 +296,7 @@ InPlaceEnvironment inplace_environment(const InPlace *inplace, const char *names
         const InPlaceContainer *container =
                 find_container(inplace, namespace, pod, runtime_uid, name);
 
-        if (!container || !inplace_pod_takes_part(container->pod) ||
+        if (!container || !inplace_pod_follows_env(container->pod) ||
             !inplace_container_has_env(container))
                 return INPLACE_ENVIRONMENT_NONE;
         if (!container->fact.knows_env)

@@ -35,7 +35,7 @@ int inplace_kick(InPlace *inplace);
 /* Whether a container has the environment that its metadata asks for, by the pod in the runtime's
  * labels. */
 typedef enum InPlaceEnvironment {
-        INPLACE_ENVIRONMENT_NONE, /* metadata makes no part of it, or the pod takes no part */
+        INPLACE_ENVIRONMENT_NONE, /* metadata makes no part of it, or nothing depends on that */
         INPLACE_ENVIRONMENT_UNKNOWN,
         INPLACE_ENVIRONMENT_CURRENT,
         INPLACE_ENVIRONMENT_STALE,

@@ -20,7 +20,7 @@ from lab import clock
 from lab.kube import Object
 from lab.kubelet import is_ready
 from lab.node_image import NodeImage
-from lab.pod import until_term
+from lab.pod import from_labels, until_term
 from lab.terminal import screen
 from lab.wait import stretch, wait_until
 
@@ -54,8 +54,8 @@ def test_update_and_undo(make, inplace, images, kind):
 def test_beside_a_tag_that_has_moved(cluster, agent, make, inplace, registry, images, has_gate):
     """The update is about its own containers: the node has another image by now under the name of the sidecar's."""
     proxy = registry.push_image(f"t/moving-{has_gate}".lower(), "1", [1101], busybox=True)
-    named = [{"name": name, "image": image, "command": until_term()} for name, image in
-             (("main", images[0]), ("proxy", proxy.reference))]
+    named = [{"name": name, "image": image, "command": until_term(), "env": from_labels(APP="app")}
+             for name, image in (("main", images[0]), ("proxy", proxy.reference))]
     cluster.node.runtime.pull(proxy.reference)
     gates = {"readinessGates": [{"conditionType": GATE}]} if has_gate else {}
     workload = make("deployment", 2, pod={"containers": named, **gates})

@@ -243,6 +243,15 @@ static ShownPod *next(Fixture *fixture, const char *id, const char *value) {
         return make_pod(fixture, id, value);
 }
 
+/* A pod of Kubernetes' own workloads, which asks for no restarts. */
+static ShownPod *make_plain_pod(Fixture *fixture, const char *id, const char *value) {
+        ShownPod *pod = make_pod(fixture, id, value);
+
+        pod->is_kruise = false;
+        pod->update = POD_UPDATE_NONE;
+        return pod;
+}
+
 static FakeContainer model(const char *id, const char *value, int64_t created_at) {
         return (FakeContainer){
                 .uid = "web",
@@ -621,10 +630,8 @@ static const struct Former {
 /* An update that no run of the agent has seen; by the hash and the image of the container before. */
 TEST_ROWS_F(test_updated_before, former_containers, name, const struct Former *row,
             Fixture *fixture) {
-        ShownPod *pod = make_pod(fixture, "c2", NULL);
+        ShownPod *pod = make_plain_pod(fixture, "c2", NULL);
 
-        pod->is_kruise = false;
-        pod->update = POD_UPDATE_NONE;
         fake_runtime.containers[0] = model("c2", NULL, 2);
         fake_runtime.containers[1] = model("c1", NULL, 1);
         fake_runtime.containers[1].hash = row->hash;
@@ -636,11 +643,38 @@ TEST_ROWS_F(test_updated_before, former_containers, name, const struct Former *r
                 assert_contains(patch(), "\"Verified\"");
 }
 
-TEST_F(test_not_for_everybody, Fixture *fixture) {
-        ShownPod *pod = make_pod(fixture, "c1", "2");
+/* The environment of such a pod is part of its condition as well. */
+TEST_F(test_updated_with_an_environment, Fixture *fixture) {
+        ShownPod *pod;
 
-        pod->is_kruise = false;
-        pod->update = POD_UPDATE_NONE;
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, make_plain_pod(fixture, "c1", "1"));
+        rest();
+        pod = make_plain_pod(fixture, "c1", "1");
+        pod->containers[0].image = "nginx:2";
+        show_and_run(fixture, pod);
+        assert_contains(patch(), "\"Restarting\"");
+        accept_patch(fixture);
+
+        fake_runtime.containers[1] = model("c2", "1", 2);
+        fake_runtime.containers[1].image_ref = ID_B;
+        pod = make_plain_pod(fixture, "c2", "1");
+        pod->containers[0].image = "nginx:2";
+        show_and_run(fixture, pod);
+        assert_contains(patch(), "\"Verified\"");
+        accept_patch(fixture);
+
+        rest();
+        pod = make_plain_pod(fixture, "c2", "2");
+        pod->containers[0].image = "nginx:2";
+        show_and_run(fixture, pod);
+        assert_contains(patch(), "\"EnvironmentStale\"");
+        assert_int_equal(n_stops(fixture), 0);
+}
+
+TEST_F(test_not_for_everybody, Fixture *fixture) {
+        ShownPod *pod = make_plain_pod(fixture, "c1", "2");
+
         fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, pod);
         assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 0);
@@ -652,9 +686,7 @@ TEST_F(test_not_for_everybody, Fixture *fixture) {
 
         /* It asks for it now. */
         rest();
-        pod = make_pod(fixture, "c1", "2");
-        pod->is_kruise = false;
-        pod->update = POD_UPDATE_NONE;
+        pod = make_plain_pod(fixture, "c1", "2");
         pod->restart_on_metadata = "true";
         show_and_run(fixture, pod);
         assert_int_equal(n_stops(fixture), 1);
@@ -667,9 +699,7 @@ TEST_F(test_asks_for_it_meanwhile, Fixture *fixture) {
 
         fake_runtime.containers[0] = model("c1", "1", 1);
         for (size_t i = 0; i < 2; i++) {
-                pod = make_pod(fixture, "c1", "1");
-                pod->is_kruise = false;
-                pod->update = POD_UPDATE_NONE;
+                pod = make_plain_pod(fixture, "c1", "1");
                 pod->restart_on_metadata = i == 0 ? NULL : "true";
                 show(fixture, pod);
         }
@@ -681,9 +711,7 @@ TEST_F(test_asks_for_it_meanwhile, Fixture *fixture) {
         accept_patch(fixture);
 
         rest();
-        pod = make_pod(fixture, "c1", "2");
-        pod->is_kruise = false;
-        pod->update = POD_UPDATE_NONE;
+        pod = make_plain_pod(fixture, "c1", "2");
         pod->restart_on_metadata = "true";
         show(fixture, pod);
         assert_int_equal(n_stops(fixture), 1);
@@ -693,9 +721,7 @@ TEST_F(test_asks_for_it_meanwhile, Fixture *fixture) {
 TEST_F(test_not_there_any_more, Fixture *fixture) {
         ShownPod *pod;
 
-        pod = make_pod(fixture, "c1", "1");
-        pod->is_kruise = false;
-        pod->update = POD_UPDATE_NONE;
+        pod = make_plain_pod(fixture, "c1", "1");
         fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, pod);
         fake_runtime.containers[0].id = NULL;
