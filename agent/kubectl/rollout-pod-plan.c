@@ -303,26 +303,35 @@ static bool has_restarted(const Subject *subject) {
                count_restarts(subject) > count_allowed(subject);
 }
 
+/* "the environment of container NAME is unknown": it runs its image, and a runtime may report no environments. */
+static bool is_about_environment(const char *message, const char *at) {
+        static const char before[] = "the environment of ";
+        size_t size = strlen(before);
+
+        return (size_t) (at - message) >= size && strncmp(at - size, before, size) == 0;
+}
+
 /* The condition's message says "container NAME " for each container with a problem, unless it was cut. */
 static bool is_complaint_about(const char *message, const char *container) {
         size_t size = strlen(container);
 
         for (const char *at = message; (at = strstr(at, "container ")); at++)
                 if (strncmp(at + strlen("container "), container, size) == 0 &&
-                    at[strlen("container ") + size] == ' ')
+                    at[strlen("container ") + size] == ' ' && !is_about_environment(message, at))
                         return true;
         return strlen(message) >= MESSAGE_CUT;
 }
 
 /* Reasons that no update ends where they are about a container that it leaves alone. */
 static bool may_be_another(json_object *verified) {
-        return json_is(verified, "reason", "ImageStale") ||
+        return json_is(verified, "reason", "Unknown") ||
+               json_is(verified, "reason", "ImageStale") ||
                json_is(verified, "reason", "EnvironmentStale") ||
                json_is(verified, "reason", "CannotRestart");
 }
 
-/* The tag of a container that the update leaves alone may have moved on the node, or the labels of its environment may have
- * changed, before or meanwhile: the new containers run what they should. */
+/* The tag of a container that the update leaves alone may have moved on the node, or be gone from it, or the labels of its
+ * environment may have changed, before or meanwhile: the new containers run what they should. */
 static bool agent_agrees(const Subject *subject) {
         json_object *verified = condition_of(subject->pod, POD_VERIFIED_CONDITION);
         const char *message = json_get_text(verified, "message");

@@ -37,6 +37,9 @@
 #define ENVIRONMENT(message)                                                                        \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': 'False', 'reason': 'EnvironmentStale', " \
         "'message': '" message "'}"
+#define UNKNOWN(message)                                                                     \
+        "{'type': 'inplaced.io/InPlaceVerified', 'status': 'Unknown', 'reason': 'Unknown', " \
+        "'message': '" message "'}"
 #define VERIFIED(status)                                                               \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': '" status "', 'message': '" \
         "VALUE differs'}"
@@ -251,6 +254,13 @@ static const PhaseCase phase_rows[] = {
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container app-proxy runs sha256:0… and its reference p is sha256:1…") }, ROLLOUT_UPDATED },
         { .name = "the environment of another container is stale",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," ENVIRONMENT("container proxy has the environment of labels or annotations that have changed") }, ROLLOUT_UPDATED },
+        { .name = "the tag of another container is gone",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," UNKNOWN("container proxy runs sha256:0… and its reference p is not on this node") }, ROLLOUT_UPDATED },
+        { .name = "its own environment is unknown",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," UNKNOWN("container proxy runs sha256:0… and its reference p is not on this node; the environment of container app is unknown") }, ROLLOUT_UPDATED },
+        { .name = "its own image is unknown",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," UNKNOWN("the environment of container proxy is unknown; the runtime does not report what container app runs") },
+          ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
         { .name = "its own environment is stale",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," ENVIRONMENT("container app has the environment of labels or annotations that have changed") },
           ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
