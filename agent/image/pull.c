@@ -1076,8 +1076,14 @@ bool pull_retry(Pull *pull) {
         return pull_kick(pull);
 }
 
+/* An answer for one image says little of another: attempts that are counted are not spent on it. */
+static bool pull_heeds(const Pull *pull, PullRemedy remedy) {
+        return remedy != PULL_REMEDY_NETWORK ||
+               pull->desired.backoff_limit == DESIRED_IMAGE_NO_LIMIT;
+}
+
 bool pull_hint(Pull *pull, PullRemedy remedy, const char *registry) {
-        return pull_reason_remedy(pull->status.reason) == remedy &&
+        return pull_reason_remedy(pull->status.reason) == remedy && pull_heeds(pull, remedy) &&
                (!registry || strcmp(registry, pull->ref.registry) == 0) && pull_kick(pull);
 }
 

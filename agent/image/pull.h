@@ -101,7 +101,7 @@ bool pull_kick(Pull *pull);
 bool pull_retry(Pull *pull);
 
 /* The same as pull_kick() if the last attempt failed for lack of this remedy, for this registry
- * (NULL: any). */
+ * (NULL: any). A hint about the network is not for a pull with a limit of attempts. */
 bool pull_hint(Pull *pull, PullRemedy remedy, const char *registry);
 
 /* Gives turns to the pulls that wait. To be called after pulls were started or changed. */

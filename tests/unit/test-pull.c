@@ -821,6 +821,20 @@ TEST_ROWS_F(test_hints, hints_rows, text, const struct HintsRow *row, Fixture *f
         fixture->pull = pull_free(fixture->pull);
 }
 
+/* The pauses of attempts that are counted are for the registry: each image that another pull gets would end one. */
+TEST_F(test_hints_spend_no_attempt, Fixture *fixture) {
+        fixture->backoff_limit = 3;
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "503 Service Unavailable");
+        assert_false(pull_hint(fixture->pull, PULL_REMEDY_NETWORK, "docker.io"));
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+
+        kick(fixture);
+        fixture->was_away = true;
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "401 Unauthorized");
+        assert_true(pull_hint(fixture->pull, PULL_REMEDY_CREDENTIALS, NULL));
+}
+
 static const struct AnswersOfTheRegistryRow {
         const char *text; /* NULL: the image */
         unsigned n_answers;
