@@ -12,6 +12,7 @@
 #include "agent/base/log-once.h"
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 
 /* Limit of simultaneous reads of one image's pull secrets. */
 #define READS_MAX 8
@@ -25,6 +26,7 @@ typedef struct Slot {
         KubeSecretAsk *read; /* while it is read */
         Keyring *keyring;    /* when it was read */
         Error error;         /* reason why it cannot be used */
+        bool is_gone;        /* the API server has none of this name */
 } Slot;
 
 /* Slots, followed by their texts. */
@@ -104,13 +106,26 @@ static void slots_done(PullCredentialsAsk *ask) {
         }
 }
 
-/* Whether one can be used, or there is none at all. */
-static bool slots_have_usable(const PullCredentialsAsk *ask) {
+static bool slots_have_keyring(const PullCredentialsAsk *ask) {
         for (size_t i = 0; i < ask->n_slots; i++)
                 if (ask->slots[i].keyring)
                         return true;
 
-        return ask->n_slots == 0;
+        return false;
+}
+
+/* Whether there is none at all: OpenKruise removes a secret after the job that brought it, but leaves its name for the
+ * jobs that follow. */
+static bool slots_are_gone(const PullCredentialsAsk *ask) {
+        for (size_t i = 0; i < ask->n_slots; i++)
+                if (!ask->slots[i].is_gone)
+                        return false;
+
+        return true;
+}
+
+static bool slots_have_usable(const PullCredentialsAsk *ask) {
+        return slots_have_keyring(ask) || slots_are_gone(ask);
 }
 
 /* Ends the wait when nothing is left to wait for. Without a usable pull secret, the plugins make no
@@ -165,9 +180,10 @@ static int on_secret_read(const char *text, size_t size, const Error *error, voi
         PullCredentialsAsk *ask = slot->ask;
         int r;
 
-        if (error)
+        if (error) {
                 (void) error_copy(&slot->error, error);
-        else {
+                slot->is_gone = error->kind == ERROR_NOT_FOUND;
+        } else {
                 r = slot_read_text(slot, text, size);
                 if (r < 0)
                         return r;
@@ -233,13 +249,17 @@ static void slots_give_up(PullCredentialsAsk *ask) {
 }
 
 /* Refuses with the reason of the last slot that could not be asked, since it may have the right credentials, or else
- * with that of the last one. */
+ * with that of the last one that is there. */
 static int refuse(const PullCredentialsAsk *ask, Error *reterr) {
-        const Error *reason = &ask->slots[ask->n_slots - 1].error;
+        const Error *reason = &ask->slots[0].error;
 
-        for (size_t i = 0; i < ask->n_slots; i++)
-                if (error_is_unanswered(&ask->slots[i].error))
-                        reason = &ask->slots[i].error;
+        for (size_t i = 0; i < ask->n_slots; i++) {
+                const Slot *slot = &ask->slots[i];
+
+                if (!slot->is_gone &&
+                    (!error_is_unanswered(reason) || error_is_unanswered(&slot->error)))
+                        reason = &slot->error;
+        }
         return error_set(reterr, reason->kind, "no pull secret can be used: %s",
                          error_message(reason));
 }
@@ -247,27 +267,34 @@ static int refuse(const PullCredentialsAsk *ask, Error *reterr) {
 static void complain_secret(Auth *auth, const Slot *slot) {
         if (log_once_of(&auth->problems, slot->label, error_message(&slot->error)))
                 log_warning(auth->options.log, NULL,
-                            "Cannot use the pull secret %s, continuing with the others: %s",
+                            "Cannot use the pull secret %s, continuing without it: %s",
                             quote(slot->label, (char[QUOTE_SIZE]){ 0 }),
                             error_message(&slot->error));
 }
 
 /* Collects the usable credentials in the order of the desired image, and logs a problem for each
  * other slot. Refuses if no slot is usable: an anonymous pull instead could bring another image. */
-static int slots_collect(PullCredentialsAsk *ask, Keyring *keyring, Error *reterr) {
+static int slots_collect(PullCredentialsAsk *ask, PullCredentials *keys, Error *reterr) {
+        int r;
+
         if (!slots_have_usable(ask))
                 return refuse(ask, reterr);
 
+        r = keyring_new(&keys->named);
+        if (r >= 0 && slots_are_gone(ask))
+                r = text_copy(error_message(&ask->slots[0].error), &keys->lacking);
+        if (r < 0)
+                return r;
+
         for (size_t i = 0; i < ask->n_slots; i++) {
                 const Slot *slot = &ask->slots[i];
-                int r;
 
                 if (!slot->keyring) {
                         complain_secret(ask->auth, slot);
                         continue;
                 }
 
-                r = keyring_add_all(keyring, slot->keyring);
+                r = keyring_add_all(keys->named, slot->keyring);
                 if (r < 0)
                         return r;
         }
@@ -326,18 +353,12 @@ static int collect_general(PullCredentialsAsk *ask, Keyring *keyring) {
 static int collect(PullCredentialsAsk *ask, PullCredentials *keys, Error *reterr) {
         int r;
 
-        if (ask->n_slots > 0) {
-                r = keyring_new(&keys->named);
-                if (r < 0)
-                        return r;
-                r = slots_collect(ask, keys->named, reterr);
-                if (r < 0)
-                        return r;
-        }
-
-        r = keyring_new(&keys->general);
+        r = ask->n_slots > 0 ? slots_collect(ask, keys, reterr) : 0;
+        if (r >= 0)
+                r = keyring_new(&keys->general);
         if (r < 0)
                 return r;
+
         return collect_general(ask, keys->general);
 }
 

@@ -19,6 +19,7 @@
 void pull_credentials_done(PullCredentials *keys) {
         keys->named = keyring_free(keys->named);
         keys->general = keyring_free(keys->general);
+        free(take_ptr(keys->lacking));
 }
 
 void pull_request_done(PullRequest *request) {

@@ -22,6 +22,7 @@
 typedef struct PullCredentials {
         Keyring *named;   /* credentials of the desired image's own pull secrets; or NULL */
         Keyring *general; /* credentials of the node; or NULL */
+        char *lacking;    /* why no named pull secret is there; NULL: one is, or none is named */
 } PullCredentials;
 
 void pull_credentials_done(PullCredentials *keys);
@@ -34,8 +35,8 @@ typedef struct PullCredentialsQuestion {
         bool was_denied; /* the last attempt was denied: cached credentials will not do */
 } PullCredentialsQuestion;
 
-/* The keys may be taken out of *keys. Refuses if none of the named pull secrets can be read. May
- * drop the ask. Runs once, not from within ask(). */
+/* The keys may be taken out of *keys. Refuses if none of the named pull secrets can be read, though
+ * some are there. May drop the ask. Runs once, not from within ask(). */
 typedef int (*PullCredentialsReady)(PullCredentials *keys, const Error *error, void *userdata);
 
 /* Interface that hides the sources of credentials from the engine. */

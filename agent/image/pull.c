@@ -128,6 +128,8 @@ static int pull_postpone(Pull *pull, PullReason reason, const char *text) {
 /* A runtime that went away during a call has not refused anything. */
 static int pull_failed(Pull *pull, const Error *error) {
         PullReason reason = pull_reason_from_error(error);
+        bool is_denied = pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS;
+        const char *lacking = pull->request.keys.lacking;
         cleanup(free_p) char *text = NULL;
         int r = 0;
 
@@ -135,13 +137,14 @@ static int pull_failed(Pull *pull, const Error *error) {
                 return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
         if (reason == PULL_REASON_NO_PROGRESS)
                 r = text_format(&text, "the runtime timed out: %s", error_message(error));
-        else if (image_ref_is_searched(&pull->ref) &&
-                 pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS)
+        else if (image_ref_is_searched(&pull->ref) && is_denied)
                 r = text_format(&text,
                                 "%s; the agent sends no credentials for a name without a registry, "
                                 "because the runtime searches several registries: name one, as in "
                                 "docker.io/%s",
                                 error_message(error), pull->shown);
+        else if (lacking && is_denied)
+                r = text_format(&text, "%s; %s", error_message(error), lacking);
 
         return r < 0 ? r : pull_refused(pull, reason, text ?: error_message(error));
 }

@@ -79,7 +79,15 @@ def test_missing(cluster_agent, node_image, image, secret):
     """The reason names the secret."""
     node_image.request(image.reference, secrets=[secret.reference], backoffLimit=0)
     message = wait_failure(node_image, image.reference)
+    assert message.startswith("Unauthorized: ")
     assert f"{_SPACE}/{secret.reference['name']}" in message and "does not exist" in message
+
+
+def test_missing_and_not_needed(cluster_agent, node_image, image, secret, auth_registry):
+    """OpenKruise leaves the name of a secret that it has removed: the credentials of the node are there still."""
+    cluster_agent.give_credentials(auth_registry.host, *auth_registry.credentials)
+    node_image.request(image.reference, secrets=[secret.reference], backoffLimit=0)
+    node_image.wait_status(image.reference, "Succeeded")
 
 
 def test_missing_until_it_appears(cluster_agent, node_image, image, secret, auth_registry):

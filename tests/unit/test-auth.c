@@ -66,6 +66,7 @@ typedef struct Fixture {
         unsigned n_answers;
         char named[128]; /* users, or "-" if there is no such keyring */
         char general[128];
+        char lacking[128];
         char error[512];
         ErrorKind kind;
 } Fixture;
@@ -155,6 +156,7 @@ static int on_keys(PullCredentials *keys, const Error *error, void *userdata) {
         fixture->n_answers++;
         print_users(keys->named, fixture->named);
         print_users(keys->general, fixture->general);
+        snprintf(fixture->lacking, sizeof(fixture->lacking), "%s", keys->lacking ?: "");
         snprintf(fixture->error, sizeof(fixture->error), "%s", error ? error_message(error) : "");
         fixture->kind = error ? error->kind : ERROR_NONE;
         return 0;
@@ -326,8 +328,8 @@ TEST_F(test_server_partly, Fixture *fixture) {
         }
         said = stderr_restore(&captured);
 
-        assert_int_equal(count(said, "pull secret \"ns/a?b\", continuing with the others: "), 1);
-        assert_int_equal(count(said, "pull secret \"ns/bad\", continuing with the others: "), 2);
+        assert_int_equal(count(said, "pull secret \"ns/a?b\", continuing without it: "), 1);
+        assert_int_equal(count(said, "pull secret \"ns/bad\", continuing without it: "), 2);
         assert_int_equal(count(said, "not valid JSON"), 1);
         assert_int_equal(count(said, "not a JSON object"), 1);
         assert_null(strstr(said, SECRET));
@@ -342,7 +344,28 @@ TEST_F(test_server_refused, Fixture *fixture) {
         ask(fixture, false);
         answer("ns/b", NULL);
         answer("ns/a", "{");
-        expect_refusal(fixture, "secret ns/b: it does not exist");
+        expect_refusal(fixture, "not valid JSON");
+}
+
+/* The names may be all that is left of earlier requests for the image. */
+TEST_F(test_server_has_none, Fixture *fixture) {
+        scratch_write(fixture->folder, "auth.d/file.json", ENTRY("file"));
+        request_secret(fixture, "ns", "a");
+        request_secret(fixture, "ns", "b");
+        start(fixture, TOOL("tool"));
+        auth_set_secrets(fixture->auth, fixture->secrets);
+        ask(fixture, false);
+        answer("ns/b", NULL);
+        answer("ns/a", NULL);
+        expect(fixture, "", "file tool");
+        assert_string_equal(fixture->lacking, "secret ns/a: it does not exist");
+
+        fake_clock_pass(fake_kube.event, KEEP_USEC);
+        ask(fixture, false);
+        answer("ns/b", ENTRY("b"));
+        answer("ns/a", NULL);
+        expect(fixture, "b", "file tool");
+        assert_string_equal(fixture->lacking, "");
 }
 
 /* A secret that could not be read may be a good one, so it gives the reason. */
@@ -430,6 +453,6 @@ TEST_F(test_drop_at_any_time, Fixture *fixture) {
         fake_clock_pass(fake_kube.event, KEEP_USEC);
         ask(fixture, false);
         answer("ns/a", NULL);
-        answer("ns/b", NULL);
+        answer("ns/b", "{");
         expect_refusal(fixture, "ns/b");
 }

@@ -677,6 +677,22 @@ TEST_F(test_is_refused, Fixture *fixture) {
         assert_int_equal(fake_runtime_n_asked("PullImage"), 2);
 }
 
+/* A registry that wants credentials is no reason to look for a mistake in its own words alone. */
+TEST_F(test_is_refused_without_its_pull_secrets, Fixture *fixture) {
+        static const char lacking[] = "secret ns/a: it does not exist";
+        PullCredentials keys = { .lacking = strdup(lacking) };
+
+        start(fixture, "a", 1, PULL_POLICY_ALWAYS);
+        serve(fixture);
+        assert_int_equal(fixture->on_keys(&keys, NULL, fixture->pull), 0);
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "401 Unauthorized");
+        assert_contains(pull_status(fixture->pull)->message, "Unauthorized: 401 Unauthorized; ");
+        assert_contains(pull_status(fixture->pull)->message, lacking);
+        kick(fixture);
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "401 Unauthorized");
+        assert_null(strstr(pull_status(fixture->pull)->message, lacking));
+}
+
 #define TIMED_OUT "Head \"https://reg.example/v2/\": dial tcp 10.0.0.1:443: i/o timeout"
 
 /* containerd's status of a registry that does not answer is that of an attempt whose time is over. */
