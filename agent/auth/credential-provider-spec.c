@@ -2,7 +2,9 @@
 
 #include "agent/auth/credential-provider-spec.h"
 
+#include <errno.h>
 #include <json-c/json_object.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -278,6 +280,15 @@ static void drop_replaced(char **environment) {
         environment[n] = NULL;
 }
 
+/* Whether one of the first n plugins has this name. */
+static bool has_name(const CredentialProvidersSpec *spec, size_t n, const char *name) {
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(spec->items[i].name, name) == 0)
+                        return true;
+
+        return false;
+}
+
 static int read_config(struct json_object *config, CredentialProvidersSpec *spec, Error *reterr) {
         int r;
 
@@ -292,11 +303,9 @@ static int read_config(struct json_object *config, CredentialProvidersSpec *spec
                 const JsonPath path = { .key = "providers" };
 
                 drop_replaced(spec->items[i].environment);
-                for (size_t k = 0; k < i; k++)
-                        if (strcmp(spec->items[k].name, spec->items[i].name) == 0)
-                                return json_refuse(&(JsonPath){ .parent = &path, .index = i },
-                                                   reterr, "the plugin %s is given twice",
-                                                   spec->items[i].name);
+                if (has_name(spec, i, spec->items[i].name))
+                        return json_refuse(&(JsonPath){ .parent = &path, .index = i }, reterr,
+                                           "the plugin %s is given twice", spec->items[i].name);
         }
 
         return 0;
@@ -322,6 +331,32 @@ int credential_providers_spec_parse(const char *text, size_t size, CredentialPro
 
         *ret = spec;
         spec = CREDENTIAL_PROVIDERS_SPEC_INIT;
+        return 0;
+}
+
+int credential_providers_spec_add(CredentialProvidersSpec *spec, CredentialProvidersSpec *other,
+                                  Error *reterr) {
+        size_t n = spec->n_items + other->n_items;
+        CredentialProviderSpec *items;
+
+        if (n > CREDENTIAL_PROVIDERS_MAX)
+                return error_set(reterr, ERROR_INVALID, "more than %d plugins, with other files",
+                                 CREDENTIAL_PROVIDERS_MAX);
+        for (size_t i = 0; i < other->n_items; i++)
+                if (has_name(spec, spec->n_items, other->items[i].name))
+                        return error_set(reterr, ERROR_INVALID,
+                                         "the plugin %s is given in another file, too",
+                                         other->items[i].name);
+
+        items = reallocarray(spec->items, n + 1, sizeof(*items));
+        if (!items)
+                return -ENOMEM;
+
+        spec->items = items;
+        for (size_t i = 0; i < other->n_items; i++)
+                spec->items[spec->n_items++] = other->items[i];
+        free(other->items);
+        *other = CREDENTIAL_PROVIDERS_SPEC_INIT;
         return 0;
 }
 

@@ -34,7 +34,7 @@ typedef struct CredentialProviderSpec {
 } CredentialProviderSpec;
 
 typedef struct CredentialProvidersSpec {
-        CredentialProviderSpec *items; /* in the order of the document */
+        CredentialProviderSpec *items; /* in the order of the document, or of the documents */
         size_t n_items;
 } CredentialProvidersSpec;
 
@@ -43,6 +43,9 @@ typedef struct CredentialProvidersSpec {
 /* YAML or JSON. A refusal begins with the path of the fault, e.g. "providers[0].name: ...". */
 int credential_providers_spec_parse(const char *text, size_t size, CredentialProvidersSpec *ret,
                                     Error *reterr);
+/* Appends the plugins of another document, which is empty afterwards. No name may be there twice. */
+int credential_providers_spec_add(CredentialProvidersSpec *spec, CredentialProvidersSpec *other,
+                                  Error *reterr);
 void credential_providers_spec_done(CredentialProvidersSpec *spec);
 
 bool credential_provider_spec_matches(const CredentialProviderSpec *spec,

@@ -2,10 +2,12 @@
 
 #include "agent/auth/credential-providers.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "agent/auth/credential-cache.h"
@@ -71,8 +73,10 @@ DEFINE_CLEANUP(CredentialProvidersAsk *, credential_providers_ask_unref)
 DEFINE_CLEANUP(CredentialAnswer *, credential_answer_unref)
 DEFINE_CLEANUP(Keyring *, keyring_free)
 
-/* A missing file is no error. */
-static int read_config(const char *path, CredentialProvidersSpec *ret, Error *reterr) {
+/* Adds the plugins of the file. A missing file is no error. */
+static int read_file(const char *path, CredentialProvidersSpec *spec, Error *reterr) {
+        cleanup(credential_providers_spec_done) CredentialProvidersSpec more =
+                CREDENTIAL_PROVIDERS_SPEC_INIT;
         cleanup(secret_file_done) SecretFile file = SECRET_FILE_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
@@ -85,10 +89,56 @@ static int read_config(const char *path, CredentialProvidersSpec *ret, Error *re
         if (r < 0)
                 return r;
 
-        r = credential_providers_spec_parse(file.text, file.size, ret, &error);
+        r = credential_providers_spec_parse(file.text, file.size, &more, &error);
+        if (r >= 0)
+                r = credential_providers_spec_add(spec, &more, &error);
         if (error.kind != ERROR_NONE)
                 return error_set(reterr, error.kind, "%s: %s", path, error_message(&error));
         return r;
+}
+
+static int is_config(const struct dirent *entry) {
+        static const char *const endings[] = { ".json", ".yaml", ".yml" };
+        const char *ending = strrchr(entry->d_name, '.');
+
+        for (size_t i = 0; ending && i < sizeof(endings) / sizeof(endings[0]); i++)
+                if (strcmp(ending, endings[i]) == 0)
+                        return true;
+        return false;
+}
+
+/* Adds the plugins of all files in the folder, in the order of their names. */
+static int read_folder(const char *path, CredentialProvidersSpec *spec, Error *reterr) {
+        cleanup(free_p) struct dirent **names = NULL;
+        int n = scandir(path, &names, is_config, alphasort), r = 0;
+
+        if (n < 0)
+                return errno == ENOMEM
+                               ? -ENOMEM
+                               : error_set(reterr, ERROR_DENIED, "%s: %s", path, strerror(errno));
+        if (n == 0)
+                return error_set(reterr, ERROR_INVALID, "%s: no file *.json, *.yaml or *.yml",
+                                 path);
+
+        for (int i = 0; i < n; i++) {
+                cleanup(free_p) char *file = NULL;
+
+                if (r >= 0)
+                        r = text_format(&file, "%s/%s", path, names[i]->d_name);
+                if (r >= 0)
+                        r = read_file(file, spec, reterr);
+                free(names[i]);
+        }
+
+        return r;
+}
+
+/* A folder of files as well as a file: since release 1.34 the kubelet takes both. */
+static int read_config(const char *path, CredentialProvidersSpec *spec, Error *reterr) {
+        struct stat status;
+
+        return stat(path, &status) == 0 && S_ISDIR(status.st_mode) ? read_folder(path, spec, reterr)
+                                                                   : read_file(path, spec, reterr);
 }
 
 /* Only the kubelet can make such a token, for the pod that uses the image. */

@@ -230,6 +230,50 @@ TEST_F(test_bad_config, Fixture *fixture) {
         assert_null(fixture->providers);
 }
 
+#define CONFIG(plugins) \
+        "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n" plugins
+
+static const struct FolderRow {
+        const char *first; /* text of config.d/10.yml */
+        const char *message;
+} folder_rows[] = {
+        { CONFIG(PLUGIN("quick", "r.io", "1h", "")), NULL },
+        { CONFIG(PLUGIN("slow", "r.io", "1h", "")), "9.yaml: the plugin slow is given in another" },
+        { CONFIG(PLUGIN("a/b", "r.io", "1h", "")), "10.yml: providers[0].name: " },
+        { NULL, "config.d: no file *.json, *.yaml or *.yml" },
+};
+
+/* A folder of files is as one file, in the order of their names. */
+TEST_ROWS_F(test_folder, folder_rows, message, const struct FolderRow *row, Fixture *fixture) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        char config[256], bin[256];
+        int r;
+
+        scratch_folder(fixture->folder, "config.d");
+        scratch_write(fixture->folder, "config.d/note", "no configuration");
+        if (row->first) {
+                scratch_write(fixture->folder, "config.d/10.yml", row->first);
+                scratch_write(fixture->folder, "config.d/9.yaml",
+                              CONFIG(PLUGIN("slow", "r.io", "1h", "")));
+        }
+        path_of(fixture, "config.d", config);
+        path_of(fixture, "bin", bin);
+        r = credential_providers_new(fixture->event, fixture->log, config, bin, &fixture->providers,
+                                     &error);
+        if (row->message) {
+                assert_true(r < 0);
+                assert_contains(error_message(&error), row->message);
+                return;
+        }
+
+        assert_ok(r);
+        scratch_write(fixture->folder, "quick", ANSWER("q", "Image", ""));
+        scratch_write(fixture->folder, "slow", ANSWER("s", "Image", ""));
+        assert_int_equal(write(fixture->gate, "\n", 1), 1);
+        expect(fixture, "r.io/a", false, "q s");
+        fixture->providers = credential_providers_free(fixture->providers);
+}
+
 TEST_F(test_answer, Fixture *fixture) {
         char text[1024];
 
