@@ -44,6 +44,7 @@ struct Pull {
         PullFailures failures;
         unsigned n_losses;      /* how often the runtime went away while it pulled this */
         char *answered_id;      /* ID in PullImage's answer */
+        char *doubtful;         /* words of a failure, while the runtime is asked for its version */
         bool was_denied;        /* the last failure may be due to stale credentials */
         PullReason logged;      /* reason of the previous pause */
         uint64_t bytes_before;  /* bytes fetched by earlier attempts */
@@ -125,7 +126,32 @@ static int pull_postpone(Pull *pull, PullReason reason, const char *text) {
         return r < 0 ? r : pull_handle(pull, PULL_ON_REFUSED);
 }
 
-/* A runtime that went away during a call has not refused anything. */
+/* A runtime that gives its version has failed over this image alone. */
+static int on_version(const void *reply, const Error *error, void *userdata) {
+        Pull *pull = userdata;
+        cleanup(free_p) char *text = take_ptr(pull->doubtful);
+
+        pull->call = rpc_call_unref(pull->call);
+        if (error && error->kind == ERROR_UNAVAILABLE && pull_runtime_is_away(pull))
+                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
+
+        return error && error_is_unanswered(error)
+                       ? pull_postpone(pull, PULL_REASON_RUNTIME_UNAVAILABLE, text)
+                       : pull_refused(pull, PULL_REASON_RUNTIME_UNAVAILABLE, text);
+}
+
+/* Finds out whether the runtime takes no call at all. text: words of the failure. */
+static int pull_ask_version(Pull *pull, const char *text) {
+        if (pull_runtime_is_away(pull))
+                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
+        if (text_set(&pull->doubtful, text) < 0)
+                return -ENOMEM;
+
+        return cri_version(runtimes_client(pull->context->runtimes), on_version, pull, &pull->call);
+}
+
+/* A runtime that went away during a call has not refused anything, nor has one that ends: CRI-O
+ * keeps the connection as long as pulls run, and refuses all other calls. */
 static int pull_failed(Pull *pull, const Error *error) {
         PullReason reason = pull_reason_from_error(error);
         bool is_denied = pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS;
@@ -135,6 +161,8 @@ static int pull_failed(Pull *pull, const Error *error) {
 
         if (error->kind == ERROR_UNAVAILABLE && pull_runtime_is_away(pull))
                 return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
+        if (reason == PULL_REASON_RUNTIME_UNAVAILABLE && pull->state != PULL_ASSESSING)
+                return pull_ask_version(pull, error_message(error));
         if (reason == PULL_REASON_NO_PROGRESS)
                 r = text_format(&text, "the runtime timed out: %s", error_message(error));
         else if (image_ref_is_searched(&pull->ref) && is_denied)
@@ -177,27 +205,6 @@ static int pull_found_nothing(Pull *pull) {
                             "the runtime reported success but does not hold the image");
 }
 
-/* A runtime that gives its version hangs over this image alone. */
-static int on_version(const void *reply, const Error *error, void *userdata) {
-        static const char text[] = "the runtime did not answer within 10 seconds";
-        Pull *pull = userdata;
-
-        pull->call = rpc_call_unref(pull->call);
-        if (error && error->kind == ERROR_UNAVAILABLE && pull_runtime_is_away(pull))
-                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
-
-        return error && error->kind == ERROR_TIMEOUT
-                       ? pull_postpone(pull, PULL_REASON_RUNTIME_UNAVAILABLE, text)
-                       : pull_refused(pull, PULL_REASON_RUNTIME_UNAVAILABLE, text);
-}
-
-static int pull_ask_version(Pull *pull) {
-        if (pull_runtime_is_away(pull))
-                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
-
-        return cri_version(runtimes_client(pull->context->runtimes), on_version, pull, &pull->call);
-}
-
 /* Handles the image that the runtime holds under the reference: before the pull, and after it. */
 static int on_image_status(const void *reply, const Error *error, void *userdata) {
         const CriImageStatus *found = reply;
@@ -207,7 +214,7 @@ static int on_image_status(const void *reply, const Error *error, void *userdata
 
         pull->call = rpc_call_unref(pull->call);
         if (error && error->kind == ERROR_TIMEOUT)
-                return pull_ask_version(pull);
+                return pull_ask_version(pull, "the runtime did not answer within 10 seconds");
         if (error)
                 return pull_failed(pull, error);
         if (!found->image)
@@ -970,6 +977,7 @@ Pull *pull_free(Pull *pull) {
         image_status_done(&pull->status);
         desired_image_done(&pull->desired);
         free(pull->answered_id);
+        free(pull->doubtful);
         free(pull->reference);
         free(pull->shown);
         free(pull->owner);

@@ -291,6 +291,16 @@ def test_connection_drops(agent, fake_runtime):
     assert "has ended the connection" in the_complaint(agent)
 
 
+def test_runtime_takes_no_calls(agent, fake_runtime):
+    """A runtime that ends keeps the connection while pulls run, and takes no other call: that is no failure."""
+    for method in ("PullImage", "Version"):
+        fake_runtime.on(method, behaviours.fail("UNAVAILABLE", "GOAWAY received"))
+    agent.request("good/one:1", backoffLimit=0)
+    agent.wait_status("good/one:1", "BackOff")
+    fake_runtime.behave()
+    agent.wait_status("good/one:1", "Succeeded", 10 * SLOWLY)
+
+
 def test_image_that_breaks_the_runtime(agent, fake_runtime):
     """An image over which the runtime goes away twice is asked for less often; others are not."""
     fake_runtime.on("PullImage", behaviours.hang(), BAD)

@@ -248,6 +248,28 @@ TEST_F(test_runtime_is_silent, Fixture *fixture) {
         assert_int_equal(pull_result(fixture->pull).failures.n, 1);
 }
 
+/* A runtime that ends takes no call for as long as others run, and keeps the connection. */
+TEST_F(test_runtime_takes_no_calls, Fixture *fixture) {
+        fixture->backoff_limit = 0;
+        start(fixture, "a", 1, PULL_POLICY_IF_NOT_PRESENT);
+        assert_ok(pulls_serve(&fixture->context));
+        fake_runtime_refuse("ImageStatus", ERROR_UNAVAILABLE, "GOAWAY received");
+        fake_runtime_refuse("Version", ERROR_UNAVAILABLE, "GOAWAY received");
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+        assert_int_equal(pull_result(fixture->pull).failures.n, 0);
+        assert_contains(pull_status(fixture->pull)->message,
+                        "RuntimeUnavailable: GOAWAY received; ");
+
+        assert_true(pull_kick(fixture->pull));
+        while (queue_n_waiting(fixture->context.inspections) == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        assert_ok(pulls_serve(&fixture->context));
+        fake_runtime_refuse("ImageStatus", ERROR_UNAVAILABLE, "not now");
+        fake_runtime_answer("Version", NULL, NULL);
+        assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
+        assert_contains(pull_status(fixture->pull)->message, "RuntimeUnavailable: not now; ");
+}
+
 TEST_F(test_leaves_the_queue, Fixture *fixture) {
         start(fixture, "a", 1, PULL_POLICY_ALWAYS);
         fixture->pull = pull_free(fixture->pull);
