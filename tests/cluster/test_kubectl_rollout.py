@@ -423,7 +423,7 @@ def test_disruption_budget(cluster, make, inplace, by_proxy, proxy, images):
     assert workload.record() is None and workload.strategy() == (False, None)
     cluster.admin.patch(path, {"spec": {"minAvailable": 1}})
     cluster.admin.wait_for(path, lambda one: one["status"]["disruptionsAllowed"] == 1, 30 * SLOWLY)
-    with in_the_middle(by_proxy, proxy, *command, "--timeout=12s") as middle:
+    with in_the_middle(by_proxy, proxy, *command, "--timeout=30s") as middle:
         cluster.admin.patch(path, {"spec": {"minAvailable": 2}})
         cluster.admin.wait_for(
             path, lambda one: one["status"]["disruptionsAllowed"] == 0, 30 * SLOWLY
