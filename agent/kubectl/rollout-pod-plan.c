@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/slice.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -303,26 +304,34 @@ static bool has_restarted(const Subject *subject) {
                count_restarts(subject) > count_allowed(subject);
 }
 
-/* "the environment of container NAME is unknown": it runs its image, and a runtime may report no environments. */
-static bool is_about_environment(const char *message, const char *at) {
-        static const char before[] = "the environment of ";
-        size_t size = strlen(before);
-
-        return (size_t) (at - message) >= size && strncmp(at - size, before, size) == 0;
-}
-
-/* The condition's message says "container NAME " for each container with a problem, unless it was cut. */
-static bool is_complaint_about(const char *message, const char *container) {
+/* The words behind "container NAME " in the condition's message, which names each container with a problem. NULL: it does not
+ * name this one. */
+static const char *find_complaint(const char *message, const char *container) {
         size_t size = strlen(container);
 
-        for (const char *at = message; (at = strstr(at, "container ")); at++)
-                if (strncmp(at + strlen("container "), container, size) == 0 &&
-                    at[strlen("container ") + size] == ' ' && !is_about_environment(message, at))
-                        return true;
-        return strlen(message) >= MESSAGE_CUT;
+        for (const char *at = message; (at = strstr(at, "container "));) {
+                at += strlen("container ");
+                if (strncmp(at, container, size) == 0 && at[size] == ' ')
+                        return at + size + 1;
+        }
+        return NULL;
 }
 
-/* Reasons that no update ends where they are about a container that it leaves alone. */
+/* The environment is stale, and the agent does not restart the container for that; or it is unknown, since a runtime may report
+ * none. Neither ends by an update. */
+static bool is_about_environment(const char *complaint) {
+        return slice_starts_with(slice(complaint), "has the environment of ") ||
+               slice_starts_with(slice(complaint), "is unknown");
+}
+
+/* A message that was cut may have named it. */
+static bool is_complaint_about(const char *message, const char *container) {
+        const char *complaint = find_complaint(message, container);
+
+        return complaint ? !is_about_environment(complaint) : strlen(message) >= MESSAGE_CUT;
+}
+
+/* Reasons that no update ends where they are about a container that it leaves alone, or about an environment. */
 static bool may_be_another(json_object *verified) {
         return json_is(verified, "reason", "Unknown") ||
                json_is(verified, "reason", "ImageStale") ||

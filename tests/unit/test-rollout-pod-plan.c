@@ -37,6 +37,9 @@
 #define ENVIRONMENT(message)                                                                        \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': 'False', 'reason': 'EnvironmentStale', " \
         "'message': '" message "'}"
+#define RESTARTING(message)                                                                   \
+        "{'type': 'inplaced.io/InPlaceVerified', 'status': 'False', 'reason': 'Restarting', " \
+        "'message': '" message "'}"
 #define UNKNOWN(message)                                                                     \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': 'Unknown', 'reason': 'Unknown', " \
         "'message': '" message "'}"
@@ -262,7 +265,9 @@ static const PhaseCase phase_rows[] = {
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," UNKNOWN("the environment of container proxy is unknown; the runtime does not report what container app runs") },
           ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
         { .name = "its own environment is stale",
-          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," ENVIRONMENT("container app has the environment of labels or annotations that have changed") },
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," ENVIRONMENT("container app has the environment of labels or annotations that have changed") }, ROLLOUT_UPDATED },
+        { .name = "its container is restarted for its environment",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," RESTARTING("container app is restarted: its environment comes from labels or annotations that have changed") },
           ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
         { .name = "its own tag has moved",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container proxy runs x; container app runs") },
