@@ -331,6 +331,13 @@ static bool is_complaint_about(const char *message, const char *container) {
         return complaint ? !is_about_environment(complaint) : strlen(message) >= MESSAGE_CUT;
 }
 
+/* It had another image before: one that is named with the image that it has already is left alone, too. */
+static bool is_replaced(const Subject *subject, const char *container) {
+        json_object *entry = json_get(subject->former, container, json_type_object);
+
+        return !json_is(entry, "image", template_image(subject->pod, container));
+}
+
 /* Reasons that no update ends where they are about a container that it leaves alone, or about an environment. */
 static bool may_be_another(json_object *verified) {
         return json_is(verified, "reason", "Unknown") ||
@@ -351,7 +358,7 @@ static bool agent_agrees(const Subject *subject) {
                 return false;
         json_object_object_foreach(subject->images, container, image) {
                 (void) image;
-                if (is_complaint_about(message, container))
+                if (is_replaced(subject, container) && is_complaint_about(message, container))
                         return false;
         }
         return true;

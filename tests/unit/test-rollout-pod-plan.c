@@ -272,6 +272,8 @@ static const PhaseCase phase_rows[] = {
         { .name = "its own tag has moved",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container proxy runs x; container app runs") },
           ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
+        { .name = "the tag has moved of the image that it had already",
+          { .image = "B", .former = "{'app': {'image': 'B', 'id': '1'}}", .conditions = READY "," STALE("container app runs sha256:0… and its reference B is sha256:1…") }, ROLLOUT_UPDATED },
         { .name = "the message does not name all",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container proxy runs " HUNDREDS) },
           ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
