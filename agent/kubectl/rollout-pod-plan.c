@@ -324,11 +324,28 @@ static bool is_about_environment(const char *complaint) {
                slice_starts_with(slice(complaint), "is unknown");
 }
 
-/* A message that was cut may have named it. */
-static bool is_complaint_about(const char *message, const char *container) {
+/* "runs sha256:0123… and its reference NAME is sha256:4567…", and the pod has another reference by now. */
+static bool is_about_image_before(const char *complaint, const char *image) {
+        static const char between[] = " and its reference ";
+        const char *end = strstr(complaint, "; "), *at = strstr(complaint, between);
+        size_t size = strlen(image);
+
+        if (!at || (end && end < at))
+                return false;
+        at += strlen(between);
+        return strncmp(at, image, size) != 0 || at[size] != ' ';
+}
+
+/* An agent that is gone, or away, leaves what it said of the container before: also that it does not run, although its kubelet
+ * says that it does. A message that was cut may have named it. */
+static bool is_complaint_about(const Subject *subject, const char *message, const char *container) {
         const char *complaint = find_complaint(message, container);
 
-        return complaint ? !is_about_environment(complaint) : strlen(message) >= MESSAGE_CUT;
+        if (!complaint)
+                return strlen(message) >= MESSAGE_CUT;
+        return !is_about_environment(complaint) &&
+               !is_about_image_before(complaint, template_image(subject->pod, container) ?: "") &&
+               !slice_starts_with(slice(complaint), "does not run");
 }
 
 /* It had another image before: one that is named with the image that it has already is left alone, too. */
@@ -338,9 +355,10 @@ static bool is_replaced(const Subject *subject, const char *container) {
         return !json_is(entry, "image", template_image(subject->pod, container));
 }
 
-/* Reasons that no update ends where they are about a container that it leaves alone, or about an environment. */
+/* Reasons that no update ends where they are about a container that it leaves alone, about an environment, or from before. */
 static bool may_be_another(json_object *verified) {
         return json_is(verified, "reason", "Unknown") ||
+               json_is(verified, "reason", "NotRunning") ||
                json_is(verified, "reason", "ImageStale") ||
                json_is(verified, "reason", "EnvironmentStale") ||
                json_is(verified, "reason", "CannotRestart");
@@ -358,7 +376,8 @@ static bool agent_agrees(const Subject *subject) {
                 return false;
         json_object_object_foreach(subject->images, container, image) {
                 (void) image;
-                if (is_replaced(subject, container) && is_complaint_about(message, container))
+                if (is_replaced(subject, container) &&
+                    is_complaint_about(subject, message, container))
                         return false;
         }
         return true;

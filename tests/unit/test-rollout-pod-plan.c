@@ -34,6 +34,9 @@
 #define STALE(message)                                                                        \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': 'False', 'reason': 'ImageStale', " \
         "'message': '" message "'}"
+#define NOT_RUNNING(message)                                                                  \
+        "{'type': 'inplaced.io/InPlaceVerified', 'status': 'False', 'reason': 'NotRunning', " \
+        "'message': '" message "'}"
 #define ENVIRONMENT(message)                                                                        \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': 'False', 'reason': 'EnvironmentStale', " \
         "'message': '" message "'}"
@@ -269,6 +272,15 @@ static const PhaseCase phase_rows[] = {
         { .name = "its container is restarted for its environment",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," RESTARTING("container app is restarted: its environment comes from labels or annotations that have changed") },
           ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
+        { .name = "the tag of its image before had moved, and the agent is gone since",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container app runs sha256:0… and its reference A is sha256:1…; container proxy runs sha256:0… and its reference B is sha256:1…") }, ROLLOUT_UPDATED },
+        { .name = "it did not run, and the agent is gone since",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," NOT_RUNNING("container app does not run; container proxy does not run") }, ROLLOUT_UPDATED },
+        { .name = "its own tag is gone",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container app runs sha256:0… and its reference B is not on this node") },
+          ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
+        { .name = "the tag of an image before had moved whose name begins as its own",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container app runs sha256:0… and its reference B:1 is sha256:1…") }, ROLLOUT_UPDATED },
         { .name = "its own tag has moved",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container proxy runs x; container app runs") },
           ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
