@@ -615,6 +615,7 @@ static int explain_wait(const Subject *subject, char **ret) {
         json_object *ready = condition_of(pod, "Ready");
         const char *node = object_text(pod, "spec.nodeName");
         const char *message = json_get_text(ready, "message");
+        const char *found = json_get_filled(condition_of(pod, POD_VERIFIED_CONDITION), "message");
 
         if (json_is(scheduled, "status", "False"))
                 return text_format(ret, "it has no node: %s",
@@ -636,9 +637,9 @@ static int explain_wait(const Subject *subject, char **ret) {
                 return text_format(ret, "it is not ready%s%s", message ? ": " : "",
                                    message ? message : "");
         if (!agent_agrees(subject))
-                return text_format(ret,
-                                   "the agent of node \"%s\" has not verified yet what runs in it",
-                                   node ? node : "");
+                return text_format(
+                        ret, "the agent of node \"%s\" has not verified yet what runs in it%s%s",
+                        node ? node : "", found ? ": " : "", found ? found : "");
         return view_pod_is_available(subject->view, pod)
                        ? 0
                        : text_format(ret, "it is ready, but not yet for minReadySeconds");
