@@ -49,6 +49,10 @@ static json_object *awaited_images(json_object *pod) {
         return json_get(message, "images", json_type_object);
 }
 
+bool pod_gate_awaits(json_object *pod, const char *container) {
+        return pod_gate_is_closed(pod) && json_get_text(awaited_images(pod), container);
+}
+
 bool pod_gate_is_closed_for(json_object *pod, json_object *images) {
         json_object *awaited = awaited_images(pod);
         int n = 0;

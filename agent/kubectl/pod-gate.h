@@ -9,6 +9,8 @@
 
 /* For an update. */
 bool pod_gate_is_closed(json_object *pod);
+/* The agent opens it when this container, maybe among others, has the very text of its image. */
+bool pod_gate_awaits(json_object *pod, const char *container);
 /* The agent opens it when these images run. */
 bool pod_gate_is_closed_for(json_object *pod, json_object *images);
 /* Whether it has to be closed, or closed again, before the pod gets these images, so that the agent opens it when they run. */

@@ -16,6 +16,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/image/image-ref.h"
+#include "agent/kubectl/pod-gate.h"
 #include "agent/kubectl/workload.h"
 
 /* Defaults of the kubelet. It forgets a container's starts when it has run that long. */
@@ -150,6 +151,13 @@ int restart_image_check(json_object *pod, const char *container, Error *reterr) 
         const char *before = json_get_text(former, "image");
         const char *image = template_image(pod, container) ?: "";
 
+        /* With another spelling of the image, no agent would open it any more. */
+        if (pod_gate_awaits(pod, container))
+                return error_set(reterr, ERROR_INVALID,
+                                 "pod/%s: it is out of service for an update of container %s that "
+                                 "is still open; continue it with rollout, or go back with rollout "
+                                 "--undo, before you restart it",
+                                 object_name(pod), container);
         if (!before || !json_is(former, "id", id) || strcmp(before, image) == 0)
                 return 0;
 

@@ -24,7 +24,8 @@ int restart_changes_parse(const char *const *labels, const char *const *annotati
 int restart_changes_check(json_object *changes, json_object *pod, json_object *selector,
                           Error *reterr);
 
-/* Refused if an update has changed the image of the container, and the container from before is still there. */
+/* Refused if an update has changed the image of the container, and the container from before is still there, or the pod is
+ * out of service still. */
 int restart_image_check(json_object *pod, const char *container, Error *reterr);
 
 /* Whether the kubelet starts the container again after any exit status, and it alone. */

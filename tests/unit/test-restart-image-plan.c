@@ -242,6 +242,7 @@ typedef struct OtherCase {
         const char *named;        /* by the runtime */
         const char *updated;      /* annotation of an update; NULL: none */
         const char *starts;       /* annotation of starts; NULL: none */
+        const char *gated;        /* container that the closed gate waits for; NULL: it is open */
         const char *state;        /* NULL: it runs */
         int generation, observed; /* 0: there is none */
         bool is_taken;
@@ -264,6 +265,8 @@ static const OtherCase others[] = {
         { "updated, and replaced", "r/app:2", .updated = FROM_1("0"), .is_taken = true },
         { "by another of the image before", "r/app:1", .updated = FROM_1("0"), .starts = AT("02:31:00") },
         { "by the same image of two names", "r/app:1", .updated = FROM_1("0"), .starts = AT("02:29:00"), .is_taken = true },
+        { "updated, and out of service still", "r/app:2", .updated = FROM_1("0"), .gated = "a", .is_open = true },
+        { "updated, and out of service for another container", "r/app:2", .updated = FROM_1("0"), .gated = "b", .is_taken = true },
         { "waits for its image", "r/app:2", .state = WAITS("ImagePullBackOff") },
         { "crashes", "r/app:2", .state = WAITS("CrashLoopBackOff"), .is_taken = true },
         { "has ended", "r/app:2", .state = "{'terminated': {}}", .is_taken = true },
@@ -304,6 +307,13 @@ TEST(test_other_image) {
                                                        0),
                                                "state", parse("%s", row->state));
                 add_update(pod, row->updated);
+                if (row->gated)
+                        json_object_object_add(
+                                object_at(pod, "status"), "conditions",
+                                parse("[{'type': 'inplaced.io/Ready', 'status': 'False', 'reason': "
+                                      "'InPlaceUpdate', 'message': '{\\'images\\': {\\'%s\\': "
+                                      "\\'r/app:2\\'}}'}]",
+                                      row->gated));
                 (void) restart_image_patch(pod, containers, /* changes= */ NULL, NOW_SEC, &patch,
                                            &delay_sec, &error);
                 if ((patch != NULL) != row->is_taken ||
