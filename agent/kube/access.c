@@ -832,7 +832,14 @@ static int add_listed_configs(KubeAccess *made, const char *list, Error *reterr)
                        : error_set(reterr, ERROR_NOT_FOUND, "%s: %s", list, strerror(ENOENT));
 }
 
+/* The kubeconfig is valid, and waits for files that it names: tokens and certificates may be written later than it,
+ * as at each boot by a program that keeps them in memory. */
+static bool is_to_come(const KubeAccess *access, const Error *error) {
+        return access->is_config_waiting && error->kind == ERROR_INVALID;
+}
+
 static int start_with_config(KubeAccess *access, const KubeAccessOptions *options, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
         access->config_name = strdup(options->kubeconfig ?: options->kubeconfig_list);
@@ -848,7 +855,12 @@ static int start_with_config(KubeAccess *access, const KubeAccessOptions *option
         if (r < 0)
                 return r;
 
-        return adopt_config(access, reterr);
+        r = adopt_config(access, &error);
+        if (error.kind == ERROR_NONE)
+                return r;
+
+        return error_set(reterr, is_to_come(access, &error) ? ERROR_UNAVAILABLE : error.kind, "%s",
+                         error_message(&error));
 }
 
 /* Reads the pod's namespace; an old pod may not have the file. */

@@ -59,7 +59,8 @@ typedef struct KubeAccessOptions {
 bool kube_access_is_pod(const char *pod_folder);
 
 /* Refused with one line if it cannot be used, which names the file and, where there is one, the path
- * inside it. ERROR_NOT_FOUND: of the list, no file is there. Other options are copied. */
+ * inside it. ERROR_NOT_FOUND: of the list, no file is there. ERROR_UNAVAILABLE: the kubeconfig is valid, but a file that
+ * it names is missing or invalid, and may be written later. Other options are copied. */
 int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *reterr);
 KubeAccess *kube_access_free(KubeAccess *access);
 

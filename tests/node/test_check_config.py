@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from lab.documents import node_image, write_whole
+from lab.kubeconfig import write_kubeconfig
 from lab.trouble import assert_clear
 
 VALID = "The configuration, the documents and the credentials are valid.\n"
@@ -175,6 +176,15 @@ def test_kubeconfig_is_not_there_yet(agent, folder):
     assert done.stderr.splitlines()[-1].startswith(f"inplaced: --kubeconfig: {folder.path}/later: ")
     (line,) = find(agent, f"--kubeconfig={folder.path}/later")
     assert line.startswith("--kubeconfig: ")
+
+
+def test_files_of_the_kubeconfig_are_not_there_yet(agent, folder):
+    """So does a file that it names, such as a token that another program writes after each boot."""
+    path = folder / "kubeconfig"
+    write_kubeconfig(path, "https://127.0.0.1:1", None, token_file=folder / "later")
+    done = agent.run(f"--kubeconfig={path}")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(f"{folder.path}/later: No such file or directory")
 
 
 def test_credentials_that_cannot_be_read(agent):

@@ -213,10 +213,23 @@ TEST_F(test_config_refused, Fixture *fixture) {
         assert_true(try_open(fixture, false, "other") < 0);
         assert_error(fixture, ERROR_INVALID, "/config: there is no context \"other\"");
 
+        assert_null(fixture->access);
+}
+
+/* The files that a kubeconfig names may be written later than it, so that a start is worth repeating. */
+TEST_F(test_config_without_its_files, Fixture *fixture) {
         put(fixture, "config", CONFIG("", "tokenFile: t"));
         assert_true(try_open(fixture, false, NULL) < 0);
-        assert_error(fixture, ERROR_INVALID, "/t: No such file or directory");
+        assert_error(fixture, ERROR_UNAVAILABLE, "/t: No such file or directory");
+
+        put(fixture, "t", "");
+        assert_true(try_open(fixture, false, NULL) < 0);
+        assert_error(fixture, ERROR_UNAVAILABLE, "/t: is empty");
         assert_null(fixture->access);
+
+        put(fixture, "t", "one");
+        assert_ok(try_open(fixture, false, NULL));
+        assert_token(fixture, "one");
 }
 
 TEST_F(test_config_changed, Fixture *fixture) {
