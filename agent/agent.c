@@ -46,7 +46,6 @@
 #define TRIM_USEC ((uint64_t) 3 * 1000 * 1000)
 
 #define DEFAULT_GROUP "inplaced"
-#define LOCK_FILE "lock" /* in the state folder */
 #define RIGHTS                                                                           \
         "give the agent the rights of packaging/kubernetes/base/rbac.yaml, and without " \
         "OpenKruise those of components/registration"
@@ -559,24 +558,25 @@ static int lacks(const char *owner, void *userdata) {
                (owner_is_set(owner) && cluster_serves_sets(agent->cluster));
 }
 
-/* Two agents with one journal would stop a container twice. The kernel ends the lock with the
- * process. Other users cannot open the file, and so cannot lock it, as they could the folder. A
- * file that cannot be locked is no reason not to start. */
-static int lock_state(Agent *agent, const char *folder, int flags, Error *reterr) {
+/* The kernel ends the lock with the process. Other users cannot open the file, and so cannot lock it, as they could the
+ * folder. A file that cannot be locked is no reason not to start. */
+int agent_lock_folder(const char *folder, int flags, int *ret_fd, Error *reterr) {
         cleanup(free_p) char *path = NULL;
+        cleanup(close_p) int fd = -1;
         int r;
 
-        r = text_format(&path, "%s/" LOCK_FILE, folder);
+        r = text_format(&path, "%s/" AGENT_LOCK_FILE, folder);
         if (r < 0)
                 return r;
 
-        agent->lock_fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
-        if (agent->lock_fd >= 0 && flock(agent->lock_fd, LOCK_EX | LOCK_NB) < 0 &&
-            errno == EWOULDBLOCK)
+        fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
                 return error_set(reterr, ERROR_UNAVAILABLE,
                                  "cannot use the state folder %s: another agent does; run one "
                                  "agent on the node, or give each one its own --state-dir",
                                  folder);
+
+        *ret_fd = take_fd(&fd);
         return 0;
 }
 
@@ -584,12 +584,12 @@ static int agent_lock_state(Agent *agent, const Options *options, Error *reterr)
         int r;
 
         r = file_make_folders(options->state_dir); /* not every node has systemd, which makes it */
-        return r < 0 ? r : lock_state(agent, options->state_dir, O_CREAT, reterr);
+        return r < 0 ? r : agent_lock_folder(options->state_dir, O_CREAT, &agent->lock_fd, reterr);
 }
 
 /* The pins of an agent that runs stay. A file made here would belong to another user than the agent's. */
 static int agent_lock_former_state(Agent *agent, const Options *options, Error *reterr) {
-        return lock_state(agent, options->state_dir, /* flags= */ 0, reterr);
+        return agent_lock_folder(options->state_dir, /* flags= */ 0, &agent->lock_fd, reterr);
 }
 
 static int agent_add_state_file(Agent *agent, const Options *options, Error *reterr) {

@@ -266,10 +266,29 @@ static void limit_end(bool is_failure) {
 
 DEFINE_CLEANUP(DIR *, closedir)
 
+/* An agent that uses the folder could not write its files any more. Root may have no right but to change owners, and
+ * then cannot open a file of another user. */
+static int lock_for_changes(int folder, const char *path, int *ret_fd, Error *reterr) {
+        struct stat lock;
+        int r;
+
+        if (fstatat(folder, AGENT_LOCK_FILE, &lock, AT_SYMLINK_NOFOLLOW) < 0 ||
+            fchownat(folder, AGENT_LOCK_FILE, geteuid(), (gid_t) -1, AT_SYMLINK_NOFOLLOW) < 0)
+                return 0;
+
+        r = agent_lock_folder(path, /* flags= */ 0, ret_fd, reterr);
+        if (r < 0)
+                (void) fchownat(folder, AGENT_LOCK_FILE, lock.st_uid, (gid_t) -1,
+                                AT_SYMLINK_NOFOLLOW);
+        return r;
+}
+
 /* For the init container of a pod whose agent is not root: the folder on the node belongs to root. */
 static int prepare_state_dir(const char *path, uid_t uid, Error *reterr) {
         cleanup(closedir_p) DIR *folder = NULL;
+        cleanup(close_p) int lock_fd = -1;
         struct dirent *entry;
+        int r;
 
         if (mkdir(path, 0750) < 0 && errno != EEXIST)
                 return error_set(reterr, ERROR_INVALID, "cannot make %s: %s", path,
@@ -279,6 +298,10 @@ static int prepare_state_dir(const char *path, uid_t uid, Error *reterr) {
         if (!folder)
                 return error_set(reterr, ERROR_INVALID, "cannot open %s: %s", path,
                                  strerror(errno));
+
+        r = lock_for_changes(dirfd(folder), path, &lock_fd, reterr);
+        if (r < 0)
+                return r;
 
         while ((entry = readdir(folder)))
                 if (entry->d_name[0] != '.' && fchownat(dirfd(folder), entry->d_name, uid,

@@ -102,6 +102,25 @@ def test_prepare_state_dir(make_agent, fake_runtime, folder):
     assert ran.returncode == 1 and str(victim) in ran.stderr and len(ran.stderr.splitlines()) == 1
 
 
+def test_prepare_state_dir_of_an_agent(make_agent, fake_runtime):
+    """A folder that an agent uses is left to it, also by root that may do no more than change owners."""
+    agent = make_agent(fake_runtime.endpoint)
+    agent.start()
+    wait_until((agent.state_dir / "nodeimage.json").exists, 10, "status")
+    os.chown(agent.state_dir / "lock", 1, -1)
+    before = {path.name: path.lstat().st_uid for path in agent.state_dir.iterdir()}
+    argv = ["setpriv", "--bounding-set=-all,+chown", *agent.argv, "--prepare-state-dir=65532"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "another agent" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert {path.name: path.lstat().st_uid for path in agent.state_dir.iterdir()} == before
+    assert agent.state_dir.stat().st_uid == 0
+    agent.terminate()
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert {path.lstat().st_uid for path in (agent.state_dir, *agent.state_dir.iterdir())} == {65532}
+
+
 def test_flags_of_kruise_daemon(make_agent, fake_runtime):
     """The arguments of kruise-daemon's DaemonSet can stay: the agent uses or ignores each."""
     agent = make_agent("unix:///unused")
