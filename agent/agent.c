@@ -44,6 +44,7 @@
 /* Changes that come in quick succession are reported to systemd together. */
 #define NOTIFY_USEC ((uint64_t) 500 * 1000)
 #define TRIM_USEC ((uint64_t) 3 * 1000 * 1000)
+#define SERVE_AGAIN_USEC (5 * USEC_PER_SEC)
 
 #define DEFAULT_GROUP "inplaced"
 #define RIGHTS                                                                           \
@@ -96,7 +97,10 @@ struct Agent {
         PodWaits *pod_waits;
         Api *api;
         char *missing_groups[_RIGHT_MAX]; /* named by the options; NULL: the group exists */
-        HttpServer *http;
+        char *metrics_address;            /* NULL: nothing is served over HTTP */
+        HttpServer *http;                 /* NULL: it cannot listen there, or not yet */
+        Error http_error;                 /* reason why */
+        Timer serve;                      /* runs until it can */
         Timer notify;
         Timer trim;
         Timer settle; /* runs until all runtimes were tried */
@@ -980,21 +984,19 @@ static int serve_readiness(HttpReply *reply, void *userdata) {
         return 0;
 }
 
-/* Logs an unusable address and goes on, since the agent works without metrics. */
-static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
+/* Where the address cannot be used, the agent works without metrics, and tries again: at a boot, the node may get its
+ * address after the agent was started. */
+static int agent_serve(Agent *agent) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        if (!options->metrics_address[0])
-                return 0;
-
-        r = http_server_new(agent->event, options->metrics_address, &agent->http, &error);
-        if (error.kind != ERROR_NONE) {
-                log_error(agent->log, NULL,
-                          "Cannot serve metrics and health, continuing without them: %s.",
-                          error_message(&error));
-                return 0;
-        }
+        r = http_server_new(agent->event, agent->metrics_address, &agent->http, &error);
+        (void) log_trouble(agent->log, LOG_ERR, &agent->http_error,
+                           error.kind == ERROR_NONE ? NULL : &error,
+                           "Cannot serve metrics and health, trying again every 5 s",
+                           "Metrics and health are served now");
+        if (error.kind != ERROR_NONE)
+                return timer_start(&agent->serve, SERVE_AGAIN_USEC);
         if (r < 0)
                 return r;
 
@@ -1003,6 +1005,18 @@ static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
                 r = http_server_add(agent->http, "/healthz", serve_health, agent);
 
         return r < 0 ? r : http_server_add(agent->http, "/readyz", serve_readiness, agent);
+}
+
+static int on_serve(void *userdata) {
+        return agent_serve(userdata);
+}
+
+static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
+        if (!options->metrics_address[0])
+                return 0;
+
+        agent->metrics_address = strdup(options->metrics_address);
+        return agent->metrics_address ? agent_serve(agent) : -ENOMEM;
 }
 
 typedef int (*Step)(Agent *agent, const Options *options, Error *reterr);
@@ -1052,6 +1066,7 @@ int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_r
         agent->log = log;
         agent->lock_fd = -1;
         timer_init(&agent->notify, event, /* accuracy_usec= */ 0, on_notify, agent);
+        timer_init(&agent->serve, event, /* accuracy_usec= */ USEC_PER_SEC, on_serve, agent);
         timer_init(&agent->trim, event, /* accuracy_usec= */ 0, on_trim, agent);
         timer_init(&agent->settle, event, /* accuracy_usec= */ 1, on_settle, agent);
         agent->on_ready = on_ready;
@@ -1076,6 +1091,9 @@ Agent *agent_free(Agent *agent) {
                 return NULL;
 
         http_server_free(agent->http);
+        timer_done(&agent->serve);
+        error_done(&agent->http_error);
+        free(agent->metrics_address);
         agent->api = api_free(agent->api);
         agent->write_check = write_check_free(agent->write_check);
         agent->probes = probes_free(agent->probes);

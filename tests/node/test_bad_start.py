@@ -174,12 +174,17 @@ def test_socket_of_a_stranger_is_served(agent):
 
 
 def test_metrics_port_is_taken(agent):
-    """Without its port for metrics it works, and says so in one line."""
+    """Without its port for metrics it works, says so in one line, and serves them once it can listen."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        agent.argv.append(f"--metrics-address=127.0.0.1:{taken.getsockname()[1]}")
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        agent.argv.append(f"--metrics-address={address}")
         agent.start()
         pull_another(agent)
         assert "metrics" in the_complaint(agent)
+    agent.metrics_address = address
+    wait_until(lambda: "Metrics and health are served now." in agent.log_text(), 20, "metrics")
+    assert agent.metrics().get_value("inplaced_runtime_ready") == 1
+    assert "metrics" in the_complaint(agent)
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["there", "new"])
