@@ -479,7 +479,9 @@ def test_remove(node):
 
 
 def test_purge_beside_another_agent(node):
-    """The agent of a DaemonSet has the folder of the state mounted, and locks a file there: its state and pins stay."""
+    """The agent of a DaemonSet has the folder of the state mounted, and locks a file there: its state and pins stay. A
+    new installation leaves the folder to it as well.
+    """
     state = "/var/lib/inplaced"
     assert PIN in node.held()
     node.run("systemctl", "stop", SOCKET, AGENT)
@@ -490,8 +492,12 @@ def test_purge_beside_another_agent(node):
     node.read(f"{state}/nodeimage.json")
     assert f"{state} stays: " in said and PIN in node.held()
     assert not (node.machine.root / "etc/inplaced").exists()
+    node.run("chown", "--recursive", "65532", state)
+    said = node.run("apt-get", "install", "--yes", node.newer_package)
+    assert f"{AGENT} is not started: another agent uses {state}" in said
+    assert node.run("stat", "--format=%u", state, lock) == "65532\n65532\n"
     node.run("systemctl", "stop", "another-agent")
-    node.run("apt-get", "install", "--yes", node.newer_package)
+    node.run("systemctl", "start", SOCKET, AGENT)
     node.wait_active()
 
 
