@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 
 #include "agent/agent-files.h"
@@ -390,10 +391,18 @@ static void on_reachable(void *userdata) {
         loop_end_on_failure(agent->event, r);
 }
 
+/* A program that replaces no whole files leaves an empty one for a moment. */
+static bool is_empty(const char *path) {
+        struct stat status;
+
+        return stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0;
+}
+
 /* Names the option. A kubeconfig that is missing may be written later, as by kubeadm: the service
  * manager tries again. */
 static int refuse_access(const Options *options, const Error *error, Error *reterr) {
-        bool is_missing = options->kubeconfig && access(options->kubeconfig, F_OK) < 0;
+        const char *path = options->kubeconfig;
+        bool is_missing = path && (access(path, F_OK) < 0 || is_empty(path));
 
         return error_set(reterr, is_missing ? ERROR_NOT_FOUND : error->kind, "%s: %s",
                          agent_files_access(options), error_message(error));

@@ -169,8 +169,11 @@ def test_account_of_a_pod(agent):
         assert done.returncode == code
 
 
-def test_kubeconfig_is_not_there_yet(agent, folder):
-    """A kubeconfig that is missing ends a start with 1: a service manager tries again."""
+@pytest.mark.parametrize("is_there", [False, True], ids=["missing", "empty"])
+def test_kubeconfig_is_not_there_yet(agent, folder, is_there):
+    """A kubeconfig that is still to be written ends a start with 1: a service manager tries again."""
+    if is_there:
+        (folder / "later").touch()
     done = agent.run(f"--kubeconfig={folder.path}/later")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"inplaced: --kubeconfig: {folder.path}/later: ")
