@@ -320,25 +320,14 @@ static int agent_try_runtimes(Agent *agent, const Options *options, Error *reter
 
 /* Credentials: all sources that the options name, and the exposure of their files. */
 
-/* Logs a broken configuration of plugins and goes on without them, since images without credentials
- * can still be pulled. */
+/* A broken configuration of plugins is no reason not to start: images without credentials can still be pulled. */
 static int agent_add_providers(Agent *agent, const Options *options) {
-        Error error = ERROR_INIT;
-        int r;
-
         if (!options->provider_config || !options->provider_bin_dir)
                 return 0;
 
-        r = credential_providers_new(agent->event, agent->log, options->provider_config,
-                                     options->provider_bin_dir, &agent->providers, &error);
-        if (error.kind == ERROR_NONE)
-                return r;
-
-        log_error(agent->log, NULL,
-                  "Cannot use credential provider plugins, continuing without them: %s.",
-                  error_message(&error));
-        error_done(&error);
-        return 0;
+        return credential_providers_new(agent->event, agent->log, options->provider_config,
+                                        options->provider_bin_dir, &agent->providers,
+                                        /* reterr= */ NULL);
 }
 
 static int agent_add_auth(Agent *agent, const Options *options, Error *reterr) {

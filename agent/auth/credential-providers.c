@@ -30,8 +30,10 @@ typedef struct Slot Slot;
 struct CredentialProviders {
         sd_event *event;
         Log *log;
+        char *config_path;
         char *bin_dir;
         CredentialProvidersSpec spec;
+        Error refusal; /* reason why the configuration is not in force, or unset */
         CredentialCache *cache;
         Error *failures; /* last error of each plugin, or unset */
         Run *runs;       /* the newest first */
@@ -151,6 +153,37 @@ static void note_token_needed(const CredentialProvidersSpec *spec, const char *c
                                     "token of a pod's service account, and images are pulled here "
                                     "without a pod; continuing with the others.",
                                     spec->items[i].name, config_path);
+}
+
+/* Reads the configuration until it has plugins: on a node that sets itself up, the agent may be started before the file
+ * is written. */
+static int read_until_there(CredentialProviders *providers) {
+        cleanup(credential_providers_spec_done) CredentialProvidersSpec spec =
+                CREDENTIAL_PROVIDERS_SPEC_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (providers->spec.n_items > 0)
+                return 0;
+
+        r = read_config(providers->config_path, &spec, &error);
+        (void) log_trouble(
+                providers->log, LOG_ERR, &providers->refusal,
+                error.kind == ERROR_NONE ? NULL : &error,
+                "Cannot use credential provider plugins, continuing without them",
+                "The configuration of credential provider plugins has no fault any more");
+        if (r < 0 || error.kind != ERROR_NONE)
+                return error.kind == ERROR_NONE ? r : 0;
+
+        providers->failures =
+                (free(providers->failures), calloc(spec.n_items + 1, sizeof(*providers->failures)));
+        if (!providers->failures)
+                return -ENOMEM;
+
+        note_token_needed(&spec, providers->config_path, providers->log);
+        providers->spec = spec;
+        spec = CREDENTIAL_PROVIDERS_SPEC_INIT;
+        return 0;
 }
 
 /* Removes the run from the list and ends its program. */
@@ -417,15 +450,15 @@ int credential_providers_new(sd_event *event, Log *log, const char *config_path,
 
         providers->event = sd_event_ref(event);
         providers->log = log;
-        r = read_config(config_path, &providers->spec, reterr);
+        providers->config_path = strdup(config_path);
+        providers->bin_dir = strdup(bin_dir);
+        if (!providers->config_path || !providers->bin_dir)
+                return -ENOMEM;
+        r = read_until_there(providers);
         if (r < 0)
                 return r;
-        note_token_needed(&providers->spec, config_path, log);
-
-        providers->bin_dir = strdup(bin_dir);
-        providers->failures = calloc(providers->spec.n_items + 1, sizeof(*providers->failures));
-        if (!providers->bin_dir || !providers->failures)
-                return -ENOMEM;
+        if (providers->refusal.kind != ERROR_NONE)
+                (void) error_copy(reterr, &providers->refusal);
         r = credential_cache_new(ANSWERS_MAX, &providers->cache);
         if (r < 0)
                 return r;
@@ -451,7 +484,9 @@ CredentialProviders *credential_providers_free(CredentialProviders *providers) {
         deferred_done(&providers->turn);
         credential_cache_free(providers->cache);
         credential_providers_spec_done(&providers->spec);
+        error_done(&providers->refusal);
         sd_event_unref(providers->event);
+        free(providers->config_path);
         free(providers->bin_dir);
         free(providers);
         return NULL;
@@ -575,7 +610,9 @@ int credential_providers_ask(CredentialProviders *providers, const char *canonic
         cleanup(credential_providers_ask_unref_p) CredentialProvidersAsk *ask = NULL;
         int r;
 
-        r = ask_new(providers, canonical_name, &ask);
+        r = read_until_there(providers);
+        if (r >= 0)
+                r = ask_new(providers, canonical_name, &ask);
         if (r < 0)
                 return r;
 

@@ -18,7 +18,8 @@
 typedef struct CredentialProviders CredentialProviders;
 typedef struct CredentialProvidersAsk CredentialProvidersAsk;
 
-/* config: CredentialProviderConfig, YAML or JSON. A missing file is no plugins. */
+/* config: CredentialProviderConfig, YAML or JSON. A missing file is no plugins, and is read when it is there. If it cannot
+ * be used, *reterr says so, which is logged, and it is read again when plugins are asked for; this is no failure. */
 int credential_providers_new(sd_event *event, Log *log, const char *config_path,
                              const char *bin_dir, CredentialProviders **ret, Error *reterr);
 

@@ -375,6 +375,24 @@ def test_broken_provider_configuration(start_agent, fake_runtime, folder):
     pull_another(agent)
 
 
+@pytest.mark.parametrize("is_there", [False, True], ids=["missing", "broken"])
+def test_late_provider_configuration(start_agent, runtime, auth_registry, secret_image, folder, is_there):
+    """A missing configuration of plugins is no fault; it is used once it is written, and a broken one once it is valid."""
+    flags, path = provider_flags(folder, auth_registry), folder / "providers.yaml"
+    document = json.loads(path.read_text())
+    path.unlink()
+    if is_there:
+        write_whole(path, {"kind": "Nonsense"})
+    agent = start_agent(runtime.endpoint, flags=flags)
+    agent.request(secret_image.reference)
+    agent.wait_status(secret_image.reference, "BackOff")
+    said = [line for line in complaints(agent) if "plugins" in line]
+    assert ["providers.yaml" in line for line in said] == [True] * is_there
+    write_whole(path, document)
+    agent.reload()
+    agent.wait_status(secret_image.reference, "Succeeded")
+
+
 def test_docker_configuration(start_agent, runtime, auth_registry, secret_image, folder):
     """Credentials that docker or podman would use of this user are used, too."""
     (folder / "home/.docker").mkdir(parents=True)

@@ -109,14 +109,22 @@ DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
         "- {name: " name ", apiVersion: " V1 ", matchImages: [" images \
         "], defaultCacheDuration: " keep more "}\n"
 
-static int configure(Fixture *fixture, const char *plugins, Error *reterr) {
-        char config[256], bin[256], text[2048];
+static void write_config(Fixture *fixture, const char *plugins) {
+        char text[2048];
 
         snprintf(text, sizeof(text),
                  "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n"
                  "providers:\n%s",
                  plugins);
         scratch_write(fixture->folder, "config.yaml", text);
+}
+
+/* plugins: NULL if there is no file. */
+static int configure(Fixture *fixture, const char *plugins, Error *reterr) {
+        char config[256], bin[256];
+
+        if (plugins)
+                write_config(fixture, plugins);
         path_of(fixture, "config.yaml", config);
         path_of(fixture, "bin", bin);
         return credential_providers_new(fixture->event, fixture->log, config, bin,
@@ -222,12 +230,29 @@ TEST_F(test_no_config, Fixture *fixture) {
         expect(fixture, "r.io/a", false, "");
 }
 
+/* The node may write the file after the agent was started. */
+TEST_F(test_late_config, Fixture *fixture) {
+        start(fixture, NULL);
+        expect(fixture, "r.io/a", false, "");
+
+        write_config(fixture, PLUGIN("quick", "r.io", "1h", ""));
+        scratch_write(fixture->folder, "quick", ANSWER("q", "Image", ""));
+        expect(fixture, "r.io/a", false, "q");
+}
+
+/* A configuration is used once it is corrected, and not in part before. */
 TEST_F(test_bad_config, Fixture *fixture) {
         cleanup(error_done) Error error = ERROR_INIT;
 
-        assert_true(configure(fixture, PLUGIN("a/b", "r.io", "1h", ""), &error) < 0);
-        assert_contains(error_message(&error), "config.yaml: providers[0].name: ");
-        assert_null(fixture->providers);
+        scratch_write(fixture->folder, "quick", ANSWER("q", "Image", ""));
+        assert_ok(configure(fixture,
+                            PLUGIN("quick", "r.io", "1h", "") PLUGIN("a/b", "r.io", "1h", ""),
+                            &error));
+        assert_contains(error_message(&error), "config.yaml: providers[1].name: ");
+        expect(fixture, "r.io/a", false, "");
+
+        write_config(fixture, PLUGIN("quick", "r.io", "1h", ""));
+        expect(fixture, "r.io/a", false, "q");
 }
 
 #define CONFIG(plugins) \
@@ -247,7 +272,6 @@ static const struct FolderRow {
 TEST_ROWS_F(test_folder, folder_rows, message, const struct FolderRow *row, Fixture *fixture) {
         cleanup(error_done) Error error = ERROR_INIT;
         char config[256], bin[256];
-        int r;
 
         scratch_folder(fixture->folder, "config.d");
         scratch_write(fixture->folder, "config.d/note", "no configuration");
@@ -258,15 +282,14 @@ TEST_ROWS_F(test_folder, folder_rows, message, const struct FolderRow *row, Fixt
         }
         path_of(fixture, "config.d", config);
         path_of(fixture, "bin", bin);
-        r = credential_providers_new(fixture->event, fixture->log, config, bin, &fixture->providers,
-                                     &error);
+        assert_ok(credential_providers_new(fixture->event, fixture->log, config, bin,
+                                           &fixture->providers, &error));
         if (row->message) {
-                assert_true(r < 0);
                 assert_contains(error_message(&error), row->message);
                 return;
         }
 
-        assert_ok(r);
+        assert_int_equal(error.kind, ERROR_NONE);
         scratch_write(fixture->folder, "quick", ANSWER("q", "Image", ""));
         scratch_write(fixture->folder, "slow", ANSWER("s", "Image", ""));
         assert_int_equal(write(fixture->gate, "\n", 1), 1);
