@@ -226,6 +226,12 @@ def test_install(node):
     assert node.run("inplaced", "--version") == f"inplaced {VERSION}\n"
 
 
+def test_order_at_boot(node):
+    """It is started after what it uses: the runtime, the network, and the service that knows groups."""
+    wanted = {"containerd.service", "network-online.target", "nss-lookup.target", "nss-user-lookup.target"}
+    assert wanted <= set(node.show(AGENT, "After").split())
+
+
 def test_sandbox(node):
     """It is no root process, has one capability, and exposes what the unit says that it does."""
     said = node.run("systemd-analyze", "security", "--no-pager", AGENT)
