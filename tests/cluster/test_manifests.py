@@ -420,6 +420,15 @@ def test_values_of_a_part():
     main = usual["containers"][0]["securityContext"]
     assert pod["containers"][0]["securityContext"] == main | {"runAsUser": 7}
     assert pod["securityContext"] == usual["securityContext"] | {"fsGroup": 8}
+    for values, user in (
+        (["podSecurityContext.runAsUser=1000700000"], 1000700000),
+        (["podSecurityContext.runAsUser=8", "securityContext.runAsUser=7"], 7),
+        (["podSecurityContext.runAsUser=8", "securityContext.runAsUser=0"], 0),
+        (["root=true"], 0),
+        (["root=true", "podSecurityContext.runAsUser=8"], 8),
+    ):
+        (first,) = pod_of(template(*values))["initContainers"]
+        assert first["args"] == [f"--prepare-state-dir={user}"]
     metadata = daemon_set(template("podLabels.a=b", "podAnnotations.c=d"))["spec"]["template"]["metadata"]
     usual = daemon_set(template())["spec"]["template"]["metadata"]
     assert metadata["labels"] == usual["labels"] | {"a": "b"}
