@@ -440,6 +440,21 @@ def test_values_of_a_part():
     assert ("ResourceQuota", "inplaced", "inplaced") not in template("priorityClassName=")
 
 
+def test_quota_of_both_classes():
+    """The class of the controller has a quota as well, where the controller is."""
+    node, cluster = "system-node-critical", "system-cluster-critical"
+
+    def classes(*values: str) -> list[str]:
+        documents = template(f"updates.priorityClassName={cluster}", *values)
+        (match,) = documents["ResourceQuota", "inplaced", "inplaced"]["spec"]["scopeSelector"]["matchExpressions"]
+        return match["values"]
+
+    assert classes() == [node]
+    assert classes("updates.enabled=true") == [node, cluster]
+    assert classes("updates.enabled=true", "priorityClassName=") == [cluster]
+    assert classes("updates.enabled=true", f"priorityClassName={cluster}") == [cluster]
+
+
 def controller_of(documents: Documents) -> Document:
     return documents["Deployment", "inplaced", "inplaced-controller"]["spec"]["template"]["spec"]
 
