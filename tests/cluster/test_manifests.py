@@ -390,9 +390,26 @@ def test_values():
         "config.nosuch=1",
         "updates.enabled=maybe",
         "updates.extraArgs={x}",
+        "policy=null",
+        "networkPolicy.from=null",
+        "updates=null",
+        "updates.policy=null",
     ):
         with pytest.raises(RuntimeError, match="values don't meet the specifications"):
             template(value)
+
+
+def test_values_that_are_left_empty():
+    """A key with nothing below it, as where all of it is commented out, is a list or a mapping without members."""
+    empty = (
+        *("config", "extraArgs", "extraEnv", "extraVolumes", "extraVolumeMounts", "secretNamespaces", "affinity"),
+        *("podSecurityContext", "securityContext", "nodeSelector", "podLabels", "podAnnotations"),
+        *("image.pullSecrets", "serviceAccount.annotations", "podMonitor.relabelings"),
+        *("updates.extraArgs", "updates.nodeSelector", "updates.affinity", "updates.tolerations"),
+    )
+    usual = template("updates.enabled=true", "podMonitor.enabled=true")
+    for key in empty:
+        assert template("updates.enabled=true", "podMonitor.enabled=true", f"{key}=null") == usual, key
 
 
 def test_pull_viewers_only_with_policies():

@@ -52,7 +52,7 @@
 {{- end -}}
 
 {{- define "inplaced.config" -}}
-{{- toYaml .Values.config -}}
+{{- toYaml (default dict .Values.config) -}}
 {{- end -}}
 
 {{/* The Deployment of the controller of declared updates. Where it is taken away, its policy ends in any case. */}}
@@ -66,8 +66,8 @@
 {{- $_ := set $main "resources" $values.resources -}}
 {{- $policy := ternary (list "--policy" "inplaced-hold") (list) (or $values.policy (not $values.enabled)) -}}
 {{- $config := ternary (list "--restart-on-config-change") (list) $values.restartOnConfigChange -}}
-{{- $_ := set $main "args" (concat (list "controller" "--all-namespaces") $policy $config $values.extraArgs) -}}
-{{- $_ := set $pod "nodeSelector" (merge $pod.nodeSelector $values.nodeSelector) -}}
+{{- $_ := set $main "args" (concat (list "controller" "--all-namespaces") $policy $config (default list $values.extraArgs)) -}}
+{{- $_ := set $pod "nodeSelector" (merge $pod.nodeSelector (default dict $values.nodeSelector)) -}}
 {{- range $key := list "affinity" "tolerations" "priorityClassName" -}}
 {{- with index $values $key -}}
 {{- $_ := set $pod $key . -}}
