@@ -424,6 +424,11 @@ def test_values_of_a_part():
     pod = pod_of(template("image.tag=next", f"image.digest={digest}"))
     images = {one["image"] for one in pod["containers"] + pod["initContainers"]}
     assert images == {f"registry.example/inplaced@{digest}"}
+    pod = pod_of(template("config.stateDir=/state", "stateFolder=/srv/state"))
+    assert pod["volumes"][1] == {"name": "state", "hostPath": {"path": "/srv/state", "type": "DirectoryOrCreate"}}
+    (first,), (main,) = pod["initContainers"], pod["containers"]
+    assert first["args"] == ["--state-dir=/state", "--prepare-state-dir=65532"]
+    assert first["volumeMounts"] == [{"name": "state", "mountPath": "/state"}] == main["volumeMounts"][1:2]
     pod = pod_of(template("imagesFolder=/srv/images"))
     assert pod["volumes"][-1]["hostPath"] == {"path": "/srv/images", "type": "Directory"}
     mount = pod["containers"][0]["volumeMounts"][-1]
