@@ -38,13 +38,15 @@ static inline void stderr_terminal(Stderr *e) {
         stderr_replace(e, reader, writer);
 }
 
-/* Reads what was written in one go, and puts the real stderr back. */
+/* Reads what was written, which a terminal may give in pieces, and puts the real stderr back. */
 static inline const char *stderr_restore(Stderr *e) {
-        ssize_t size;
+        size_t size = 0;
+        ssize_t n;
 
         assert_ok(fcntl(e->reader, F_SETFL, O_NONBLOCK));
-        size = read(e->reader, e->text, sizeof(e->text) - 1);
-        e->text[size > 0 ? size : 0] = '\0';
+        while ((n = read(e->reader, e->text + size, sizeof(e->text) - 1 - size)) > 0)
+                size += (size_t) n;
+        e->text[size] = '\0';
         assert_int_equal(dup2(e->saved, STDERR_FILENO), STDERR_FILENO);
         close(e->saved);
         close(e->reader);
