@@ -24,6 +24,7 @@ typedef struct Target {
         char *name; /* "demo/web:1" */
         char *phase;
         char *message;
+        bool is_desired;
         bool is_present;
         bool has_failed;
 } Target;
@@ -87,6 +88,7 @@ static int update_target(Wait *wait, const StatusRow *row) {
                 complain("%s failed: %s", target->name, row->message);
         wait->n_present = wait->n_present + is_present - target->is_present;
         wait->n_failed = wait->n_failed + has_failed - target->has_failed;
+        target->is_desired = true;
         target->is_present = is_present;
         target->has_failed = has_failed;
         if (r < 0 || text_set(&target->phase, row->phase) < 0 ||
@@ -132,16 +134,20 @@ static int update(Wait *wait, json_object *selected) {
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
         int r;
 
+        for (size_t i = 0; i < wait->n_targets; i++)
+                wait->targets[i].is_desired = false;
         r = status_rows_read(selected, &rows);
         for (size_t i = 0; r >= 0 && i < rows.n_items; i++)
                 r = update_target(wait, &rows.items[i]);
         if (r < 0)
                 return r;
 
-        /* Requests of tags may be withdrawn if the user named the image without one. */
-        if (rows.n_items < wait->n_targets) {
-                complain("an image that this command waits for is no longer desired; try: "
-                         "inplacectl status");
+        for (size_t i = 0; i < wait->n_targets; i++) {
+                const Target *target = &wait->targets[i];
+
+                if (target->is_desired || target->is_present || target->has_failed)
+                        continue;
+                complain("%s is no longer desired; try: inplacectl status", target->name);
                 return wait_end(wait, EXIT_STATUS_FAILED);
         }
 
@@ -157,6 +163,8 @@ static int on_changed(json_object *node_image, json_object *changes,
         const StatusSelection selection = {
                 .images = wait->options->arguments,
                 .n_images = (size_t) wait->options->n_arguments,
+                /* A request that is finished may end before the others. */
+                .is_partial = wait->n_targets > 0,
         };
         int r;
 

@@ -301,6 +301,34 @@ def test_wait_for_a_failure(start_agent, fake_runtime):
     assert agent.ctl("wait", "UPPER X").returncode == 2
 
 
+def test_wait_with_requests_that_end(start_agent, fake_runtime):
+    """An image that was there counts, also when its request has ended before the others; no other one does."""
+    late = threading.Event()
+    fake_runtime.on("PullImage", behaviours.when(late), "late:1")
+    fake_runtime.on("PullImage", behaviours.hang(), "never:1")
+    agent = start_agent(fake_runtime.endpoint)
+    for name in "early", "late", "never":
+        agent.request(f"{name}:1", file=f"{name}.yaml")
+    agent.wait_status("early:1", "Succeeded")
+    agent.wait_status("never:1", "Pulling")
+
+    def withdraw(name: str) -> None:
+        (agent.images_dir / f"{name}.yaml").unlink()
+        wait_until(lambda: name not in agent.status()["spec"]["images"], 20, f"{name} to be withdrawn")
+
+    with agent.start_ctl("wait", "early:1", "late:1") as child:
+        assert child.stdout.readline() == "early:1 condition met\n"
+        withdraw("early")
+        late.set()
+        output, _ = child.communicate(timeout=60)
+    assert (child.returncode, output) == (0, "late:1 condition met\n")
+    with agent.start_ctl("wait", "late:1", "never:1") as child:
+        child.stderr.readline()
+        withdraw("never")
+        _, errors = child.communicate(timeout=60)
+    assert (child.returncode, errors) == (1, "inplacectl: never:1 is no longer desired; try: inplacectl status\n")
+
+
 def test_wait_is_interrupted(start_agent, fake_runtime):
     """Ctrl-C ends it with 130, and withdraws nothing."""
     fake_runtime.on("PullImage", behaviours.hang())
