@@ -299,11 +299,33 @@ static int append_missing(StatusWatch *watch, json_object *node_image) {
         return r;
 }
 
-static int append(StatusWatch *watch, json_object *selected, const Event *event) {
+/* Forgets the lines of images that --failed does not show any more: the same failure is news again. */
+static int forget_others(StatusWatch *watch, json_object *changes, const StatusRows *shown) {
+        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
+        int r;
+
+        r = status_rows_read(changes, &rows);
+        for (size_t i = 0; r >= 0 && i < rows.n_items; i++) {
+                const StatusRow *row = &rows.items[i];
+                cleanup(free_p) char *key = NULL;
+
+                if (status_rows_have(shown, row->image, row->tag))
+                        continue;
+                r = text_format(&key, "%s %s", row->image, row->tag);
+                if (r >= 0)
+                        (void) changes_forget(&watch->changes, key);
+        }
+        return r;
+}
+
+static int append(StatusWatch *watch, json_object *selected, json_object *changes,
+                  const Event *event) {
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
         int r;
 
         r = status_rows_read(selected, &rows);
+        if (r >= 0 && watch->options->failed)
+                r = forget_others(watch, changes, &rows);
         for (size_t i = 0; r >= 0 && i < event->n_removed; i++)
                 r = append_removed_reference(watch, event->removed[i]);
         for (size_t i = 0; r >= 0 && i < rows.n_items; i++)
@@ -379,7 +401,7 @@ static int on_changed(json_object *node_image, json_object *changes, const Event
         if (r < 0)
                 return r;
         r = watch->is_drawn                       ? draw(watch, selected, event)
-            : options_wants_table(watch->options) ? append(watch, selected, event)
+            : options_wants_table(watch->options) ? append(watch, selected, changes, event)
                                                   : print_document(watch, selected);
         watch->has_begun = true;
         return r < 0 ? r : fflush(stdout) == 0 ? 0 : -errno;

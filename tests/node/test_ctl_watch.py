@@ -90,6 +90,30 @@ def test_watch_of_some(start_agent, fake_runtime):
     assert missing.returncode == 1 and "other:1 is not among" in missing.stderr
 
 
+def test_failures_that_come_again(start_agent, fake_runtime):
+    """With --failed, an image that fails once more has another line, although that says the same."""
+    fail, fails_again = behaviours.fail("NOT_FOUND", "no such image"), threading.Event()
+
+    def fail_later(call, good):
+        fails_again.wait(60)
+        return fail(call, good)
+
+    fake_runtime.on("PullImage", fail, "bad:1")
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("bad:1", backoffLimit=0)
+    agent.wait_status("bad:1", "Failed")
+    with agent.start_ctl("status", "--watch", "--failed") as child:
+        lines = Lines(child)
+        lines.wait("bad", "1", "Failed")
+        fake_runtime.on("PullImage", fail_later, "bad:1")
+        agent.request("bad:1", version=2, backoffLimit=0)
+        agent.wait_status("bad:1", "Pulling")
+        fails_again.set()
+        wait_until(lambda: len(lines.lines) == 3, 20, lambda: f"another line, only {lines.lines}")
+        assert end(child) == (130, "")
+    assert lines.lines[1].split()[:3] == lines.lines[2].split()[:3] == ["bad", "1", "Failed"]
+
+
 def test_watch_outlives_the_agent(start_agent, fake_runtime):
     """A restart of the agent is noted on standard error; lines that say the same do not come again."""
     agent = start_agent(fake_runtime.endpoint)
