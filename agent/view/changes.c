@@ -15,6 +15,7 @@ typedef struct ChangesLine {
         char *key;
         char *text;
         int progress;
+        bool is_noted; /* since others were forgotten */
 } ChangesLine;
 
 static void line_free(ChangesLine *line) {
@@ -52,6 +53,8 @@ int changes_note(Changes *changes, const char *key, const char *text, int progre
         r = find_or_add(changes, key, &line);
         if (r < 0)
                 return r;
+
+        line->is_noted = true;
         if (text_equal(line->text, text) && abs(progress - line->progress) < PROGRESS_STEP)
                 return 0;
 
@@ -73,6 +76,22 @@ bool changes_forget(Changes *changes, const char *key) {
         line_free(changes->lines[at]);
         sorted_remove(changes->lines, &changes->n_lines, at);
         return true;
+}
+
+void changes_forget_others(Changes *changes) {
+        size_t n_left = 0;
+
+        for (size_t i = 0; i < changes->n_lines; i++) {
+                ChangesLine *line = changes->lines[i];
+
+                if (!line->is_noted) {
+                        line_free(line);
+                        continue;
+                }
+                line->is_noted = false;
+                changes->lines[n_left++] = line;
+        }
+        changes->n_lines = n_left;
 }
 
 void changes_done(Changes *changes) {

@@ -25,4 +25,8 @@ const char *changes_key(const Changes *changes, size_t i);
 
 /* Returns whether there was a line. */
 bool changes_forget(Changes *changes, const char *key);
+
+/* Forgets all lines that were not noted since the last call. */
+void changes_forget_others(Changes *changes);
+
 void changes_done(Changes *changes);

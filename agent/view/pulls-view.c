@@ -189,12 +189,17 @@ static int append_row(PullsView *view, json_object *pull) {
         return r > 0 ? add_row(view, view->table, pull) : r;
 }
 
+/* A pull that has ended is forgotten: the next one of the same image has its own lines. */
 static int append(PullsView *view, json_object *pulls) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < json_object_array_length(pulls); i++)
                 r = append_row(view, json_object_array_get_idx(pulls, i));
-        return r < 0 ? r : table_print_more(view->table);
+        if (r < 0)
+                return r;
+
+        changes_forget_others(&view->changes);
+        return table_print_more(view->table);
 }
 
 int pulls_view_show(PullsView *view, json_object *pulls) {

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
+from fake import behaviours
 from fake.content import CONTENT, LEASES, Ingest
 from fake.registry import Line
 from fake.runtime_proxy import RuntimeProxy
@@ -255,6 +256,21 @@ def test_unpacking(start_agent, fake_runtime):
     assert (pull["image"], pull["step"]) == (f"registry.example/demo/web@{digest}", "Unpacking")
     assert pull["bytesDone"] == pull["bytesTotal"] == image.layers[0].size + len(image.config)
     assert pull["bytesPerSecond"] == pull["secondsLeft"] == 0
+
+
+def test_a_pull_that_begins_again(start_agent, fake_runtime):
+    """In a pipe the second pull of an image has a line, although it says the same as that of the first."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    with agent.start_ctl("pulls", "--watch") as child:
+        for _ in range(2):
+            agent.request("demo/web:1")
+            wait_until(lambda: "demo/web:1" in agent.ctl("pulls").stdout, 20, "the pull")
+            (agent.images_dir / "wanted.yaml").unlink()
+            wait_until(lambda: "demo/web:1" not in agent.ctl("pulls").stdout, 20, "its end")
+        child.terminate()
+        output = child.communicate()[0]
+    assert output.count("demo/web:1") == 2, output
 
 
 def test_no_runtime(folder, start_agent):
