@@ -58,23 +58,27 @@ static int add_row(Table *table, const void *item, bool is_wide) {
 
 static int print_table(const void *message, const Options *options) {
         const Inplaced__V1__ListProbesResponse *reply = message;
+        const char *namespace = options->namespace ?: "";
         int r;
 
         r = table_print_items(columns, sizeof(columns) / sizeof(columns[0]),
                               options->format == OUTPUT_WIDE, (const void *const *) reply->probes,
                               reply->n_probes, add_row);
         if (r >= 0 && reply->n_probes == 0 && options->n_arguments == 0)
-                puts("No probes are requested on this node.");
+                r = print_safe("No probes%s%s are requested on this node.",
+                               namespace[0] ? " in namespace " : "", namespace);
         return r;
 }
 
 static int conclude(const void *message, const Options *options) {
         const Inplaced__V1__ListProbesResponse *reply = message;
+        const char *namespace = options->namespace ?: "";
 
         if (reply->n_probes > 0 || options->n_arguments == 0)
                 return EXIT_STATUS_DONE;
 
-        complain("no container of pod %s is probed by this agent", options->arguments[0]);
+        complain("no container of pod %s%s%s is probed by this agent", options->arguments[0],
+                 namespace[0] ? " in namespace " : "", namespace);
         return EXIT_STATUS_FAILED;
 }
 

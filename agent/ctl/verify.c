@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include <stdio.h>
 #include <string.h>
 
 #include "agent/ctl/ask.h"
@@ -70,15 +69,20 @@ static int print_table(const void *message, const Options *options) {
 }
 
 /* A node without pods is fine; a named pod has to exist. */
-static ExitStatus conclude_nothing(const Options *options) {
+static int conclude_nothing(const Options *options) {
+        const char *namespace = options->namespace ?: "";
+        const char *in = namespace[0] ? " in namespace " : "";
+        int r = 0;
+
         if (options->n_arguments > 0) {
-                complain("no container of pod %s runs on this node", options->arguments[0]);
+                complain("no container of pod %s%s%s runs on this node", options->arguments[0], in,
+                         namespace);
                 return EXIT_STATUS_FAILED;
         }
 
         if (options_wants_table(options))
-                puts("No containers of pods run on this node.");
-        return EXIT_STATUS_DONE;
+                r = print_safe("No containers of pods%s%s run on this node.", in, namespace);
+        return r < 0 ? r : EXIT_STATUS_DONE;
 }
 
 static int conclude(const void *message, const Options *options) {
@@ -86,7 +90,7 @@ static int conclude(const void *message, const Options *options) {
         size_t n_stale = 0, n_unknown = 0;
 
         if (reply->n_containers == 0)
-                return (int) conclude_nothing(options);
+                return conclude_nothing(options);
 
         for (size_t i = 0; i < reply->n_containers; i++) {
                 const Container *container = reply->containers[i];

@@ -291,9 +291,11 @@ def test_verify_finds_nothing(ctl, node):
     assert (nothing.returncode, nothing.stderr) == (0, "")
     assert nothing.stdout == "No containers of pods run on this node.\n"
     assert json.loads(ctl.ctl("verify", "-o", "json").stdout) == {"containers": []}
-    named = ctl.ctl("verify", "web")
+    elsewhere = ctl.ctl("verify", "-n", "team")
+    assert (elsewhere.returncode, elsewhere.stdout) == (0, "No containers of pods in namespace team run on this node.\n")
+    named = ctl.ctl("verify", "web", "-n", "team")
     assert (named.returncode, named.stdout) == (1, "")
-    assert "no container of pod web" in named.stderr
+    assert named.stderr == "inplacectl: no container of pod web in namespace team runs on this node\n"
 
 
 @pytest.mark.parametrize("command", [["restart", "web"], ["verify"]])
