@@ -3,11 +3,12 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/api/calls.h"
 #include "agent/base/array.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
+#include "agent/image/image-ref.h"
 #include "agent/node/node-image.h"
 
 #define IMAGES_MAX 64 /* images in an event, so that an unread one takes little memory */
@@ -16,6 +17,7 @@
 typedef struct Entry {
         const Image *image; /* borrowed as long as it is desired */
         uint64_t shown;     /* fingerprint of the sent state; 0: none */
+        ShortNames names;   /* how the image was named there */
         bool is_pending;
 } Entry;
 
@@ -71,21 +73,51 @@ static int watch_add(Watch *watch, const Image *image, size_t at) {
         return 0;
 }
 
-/* Reports only images as removed that were sent. */
+/* Writes the name under which the image was sent. A malformed reference has one name only. */
+static int entry_reference(const Entry *entry, char **ret) {
+        cleanup(free_p) char *name = NULL;
+        ImageRef ref;
+        int r;
+
+        if (image_ref_parse(image_key(entry->image), SHORT_NAMES_SEARCHED, &ref, NULL) < 0)
+                return image_ref_join(image_name(entry->image), image_tag(entry->image), ret);
+
+        r = image_ref_shown_name(&ref, entry->names, &name);
+        return r < 0 ? r : image_ref_join(name, image_tag(entry->image), ret);
+}
+
+/* Reports an image that was sent as removed, unless another one has its name now. */
+static int watch_retract(Watch *watch, Entry *entry, char *reference) {
+        cleanup(free_p) char *owned = reference;
+        Image *other;
+        int r;
+
+        entry->shown = 0;
+        r = images_find_reference(watch->api->images, reference, &other);
+        if (r < 0 || (other && other != entry->image && image_is_desired(other)))
+                return r;
+
+        r = array_grow(&watch->removed, watch->n_removed, sizeof(watch->removed[0]));
+        if (r >= 0)
+                watch->removed[watch->n_removed++] = take_ptr(owned);
+        return r;
+}
+
 static int watch_remove(Watch *watch, size_t at) {
         cleanup(free_p) Entry *entry = watch->entries[at];
+        char *reference;
         int r;
 
         sorted_remove(watch->entries, &watch->n_entries, at);
         if (entry->shown == 0)
                 return 0;
 
-        r = array_grow(&watch->removed, watch->n_removed, sizeof(watch->removed[0]))
-                    ?: image_ref_join(image_name(entry->image), image_tag(entry->image),
-                                      &watch->removed[watch->n_removed]);
-        if (r >= 0)
-                watch->n_removed++;
-        return r;
+        r = entry_reference(entry, &reference);
+        return r < 0 ? r : watch_retract(watch, entry, reference);
+}
+
+static bool has_other_names(const Watch *watch, const Entry *entry) {
+        return entry->shown != 0 && entry->names != images_short_names(watch->api->images);
 }
 
 static int watch_note(Watch *watch, const Image *image) {
@@ -100,26 +132,47 @@ static int watch_note(Watch *watch, const Image *image) {
                 return watch_add(watch, image, at);
 
         entry = watch->entries[at];
-        entry->is_pending = entry->shown != node_image_fingerprint(image);
+        entry->is_pending =
+                entry->shown != node_image_fingerprint(image) || has_other_names(watch, entry);
         return 0;
 }
 
-/* Finds the next pending image. */
-static size_t watch_take(Watch *watch, const Image **images) {
+/* Docker Hub's images get other names once the runtime is known. */
+static int watch_rename(Watch *watch, Entry *entry) {
+        cleanup(free_p) char *before = NULL, *now = NULL;
+        int r;
+
+        r = entry_reference(entry, &before);
+        if (r >= 0)
+                r = image_ref_join(image_name(entry->image), image_tag(entry->image), &now);
+        if (r < 0 || text_equal(before, now))
+                return r;
+
+        return watch_retract(watch, entry, take_ptr(before));
+}
+
+/* Finds the next pending images. */
+static int watch_take(Watch *watch, const Image **images, size_t *ret_n) {
         size_t n = 0;
 
         for (size_t i = 0; i < watch->n_entries && n < IMAGES_MAX; i++) {
                 Entry *entry = watch->entries[i];
+                int r;
 
                 if (!entry->is_pending)
                         continue;
 
+                r = has_other_names(watch, entry) ? watch_rename(watch, entry) : 0;
+                if (r < 0)
+                        return r;
                 entry->is_pending = false;
                 entry->shown = node_image_fingerprint(entry->image);
+                entry->names = images_short_names(watch->api->images);
                 images[n++] = entry->image;
         }
 
-        return n;
+        *ret_n = n;
+        return 0;
 }
 
 static bool has_pending(const Watch *watch) {
@@ -138,16 +191,17 @@ static int watch_send(Watch *watch) {
         const DiagnosisSource *cluster = &api->subject->cluster;
         cleanup(free_p) char *text = NULL;
         const Image *images[IMAGES_MAX];
-        const NodeImageOptions options = {
+        NodeImageOptions options = {
                 .images = api->images,
                 .node_name = api->node_name,
                 .runtime = diagnosis_runtime_sentence(api->runtimes),
                 .only = images,
-                .n_only = watch_take(watch, images),
         };
         int r;
 
-        r = node_image_to_text(&options, &text);
+        r = watch_take(watch, images, &options.n_only);
+        if (r >= 0)
+                r = node_image_to_text(&options, &text);
         if (r < 0)
                 return r;
 

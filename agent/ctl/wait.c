@@ -49,17 +49,55 @@ static int wait_end(Wait *wait, int result) {
         return sd_event_exit(node_client_event(wait->client), 0);
 }
 
+static Target *find(const Wait *wait, const char *name) {
+        for (size_t i = 0; i < wait->n_targets; i++)
+                if (strcmp(wait->targets[i].name, name) == 0)
+                        return &wait->targets[i];
+
+        return NULL;
+}
+
+/* A target that is there no more by its name: the agent calls Docker Hub's images by others once it knows the
+ * runtime. */
+static Target *find_renamed(const Wait *wait, const char *name) {
+        for (size_t i = 0; i < wait->n_targets; i++)
+                if (!wait->targets[i].is_desired &&
+                    status_reference_equal(wait->targets[i].name, name))
+                        return &wait->targets[i];
+
+        return NULL;
+}
+
+static int mark_desired(Wait *wait, const StatusRows *rows) {
+        for (size_t i = 0; i < wait->n_targets; i++)
+                wait->targets[i].is_desired = false;
+
+        for (size_t i = 0; i < rows->n_items; i++) {
+                cleanup(free_p) char *name = NULL;
+                Target *target;
+
+                if (status_row_reference(&rows->items[i], &name) < 0)
+                        return -ENOMEM;
+                target = find(wait, name);
+                if (target)
+                        target->is_desired = true;
+        }
+
+        return 0;
+}
+
 static int find_or_add(Wait *wait, const StatusRow *row, Target **ret) {
         cleanup(free_p) char *name = NULL;
 
         if (status_row_reference(row, &name) < 0)
                 return -ENOMEM;
 
-        for (size_t i = 0; i < wait->n_targets; i++)
-                if (strcmp(wait->targets[i].name, name) == 0) {
-                        *ret = &wait->targets[i];
-                        return 0;
-                }
+        *ret = find(wait, name);
+        if (*ret)
+                return 0;
+        *ret = find_renamed(wait, name);
+        if (*ret)
+                return text_set(&(*ret)->name, name);
 
         if (array_grow(&wait->targets, wait->n_targets, sizeof(Target)) < 0)
                 return -ENOMEM;
@@ -134,9 +172,9 @@ static int update(Wait *wait, json_object *selected) {
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
         int r;
 
-        for (size_t i = 0; i < wait->n_targets; i++)
-                wait->targets[i].is_desired = false;
         r = status_rows_read(selected, &rows);
+        if (r >= 0)
+                r = mark_desired(wait, &rows);
         for (size_t i = 0; r >= 0 && i < rows.n_items; i++)
                 r = update_target(wait, &rows.items[i]);
         if (r < 0)

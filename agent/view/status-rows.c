@@ -244,3 +244,10 @@ int64_t status_row_since(const StatusRow *row) {
 int status_row_reference(const StatusRow *row, char **ret) {
         return image_ref_join(row->image, row->tag, ret);
 }
+
+bool status_reference_equal(const char *a, const char *b) {
+        ImageRef x, y;
+
+        return image_ref_parse(a, SHORT_NAMES_HUB, &x, NULL) >= 0 &&
+               image_ref_parse(b, SHORT_NAMES_HUB, &y, NULL) >= 0 && image_ref_equal(&x, &y);
+}

@@ -58,3 +58,6 @@ int64_t status_row_since(const StatusRow *row);
 
 /* Writes NAME:TAG or NAME@DIGEST; the caller owns *ret. */
 int status_row_reference(const StatusRow *row, char **ret);
+
+/* Whether both mean the same image, if a name without a registry is one of Docker Hub. */
+bool status_reference_equal(const char *a, const char *b);

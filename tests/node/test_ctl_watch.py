@@ -353,6 +353,29 @@ def test_wait_with_requests_that_end(start_agent, fake_runtime):
     assert (child.returncode, errors) == (1, "inplacectl: never:1 is no longer desired; try: inplacectl status\n")
 
 
+def test_images_get_other_names(start_agent, fake_runtime):
+    """CRI-O takes no name for Docker Hub's: once it is known, images have other names, under which a wait goes on."""
+    fake_runtime.name, fake_runtime.search = "cri-o", "quay.test"
+    fake_runtime.front.vanish()
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("docker.io/library/full:1", "short:1")
+    wait_until(lambda: len(agent.status()["spec"]["images"]) == 2, 20, "both images")
+    images = "docker.io/library/full:1", "short:1"
+    with agent.start_ctl("status", "--watch") as child, agent.start_ctl("wait", *images) as waiting:
+        lines = Lines(child)
+        lines.wait("full", "1", "Waiting")
+        assert waiting.stderr.readline().startswith("inplacectl: waiting for full:1 and 1 more: ")
+        fake_runtime.front.listen()
+        output, errors = waiting.communicate(timeout=60)
+        lines.wait("full", "1", "Removed")
+        lines.wait("docker.io/library/full", "1", "Succeeded")
+        lines.wait("short", "1", "Succeeded")
+        assert end(child) == (130, "")
+    assert (waiting.returncode, errors) == (0, "")
+    assert sorted(output.splitlines()) == [f"{image} condition met" for image in images]
+    assert not any({"short", "Removed"} <= set(line.split()) for line in lines.lines)
+
+
 def test_wait_is_interrupted(start_agent, fake_runtime):
     """Ctrl-C ends it with 130, and withdraws nothing."""
     fake_runtime.on("PullImage", behaviours.hang())

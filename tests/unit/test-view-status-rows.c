@@ -182,3 +182,11 @@ TEST(test_since) {
                          4);
         assert_int_equal(status_row_since(&(StatusRow){ .image = "a" }), 0);
 }
+
+TEST(test_references_of_one_image) {
+        assert_true(status_reference_equal("web:1", "docker.io/library/web:1"));
+        assert_true(status_reference_equal("a.example/web:1", "a.example/web:1"));
+        assert_false(status_reference_equal("web:1", "docker.io/library/web:2"));
+        assert_false(status_reference_equal("web:1", "a.example/web:1"));
+        assert_false(status_reference_equal("BAD X:1", "BAD X:1"));
+}
