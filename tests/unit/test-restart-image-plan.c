@@ -264,6 +264,7 @@ static const OtherCase others[] = {
         { "which has this image by going back", "r/app:2", .updated = "{'a': {'image': 'r/app:2', 'id': '1'}}", .is_taken = true },
         { "updated, and replaced", "r/app:2", .updated = FROM_1("0"), .is_taken = true },
         { "by another of the image before", "r/app:1", .updated = FROM_1("0"), .starts = AT("02:31:00") },
+        { "by one that was started in that very second", "r/app:1", .updated = FROM_1("0"), .starts = AT("02:30:00") },
         { "by the same image of two names", "r/app:1", .updated = FROM_1("0"), .starts = AT("02:29:00"), .is_taken = true },
         { "updated, and out of service still", "r/app:2", .updated = FROM_1("0"), .gated = "a", .is_open = true },
         { "updated, and out of service for another container", "r/app:2", .updated = FROM_1("0"), .gated = "b", .is_taken = true },
