@@ -1486,6 +1486,8 @@ static const BeginCase begin_rows[] = {
           "pod \"web-0\" has no container \"side\", unlike its template: only images of containers change in place; delete that pod first", NULL },
         { { .kind = WORKLOAD_REPLICA_SET, .has_sidecar = true, .pods = { OLD } }, 0, "side", 0,
           "pod \"web-0\" has no container \"side\"", NULL },
+        { { .kind = WORKLOAD_REPLICA_SET, .has_sidecar = true, .pods = { { .image = "A", .deleted = "now" }, OLD } }, 0, "side", 0,
+          "pod \"web-1\" has no container \"side\"", NULL },
         { { .kind = WORKLOAD_REPLICA_SET, .has_sidecar = true, .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
         /* Only pods below the partition lack it, and stay as they are. */
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, .partition = 1, .revision = "new", .has_sidecar = true,
