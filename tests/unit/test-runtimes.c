@@ -8,6 +8,7 @@
 
 #include "cri/client.h"
 #include "cri/runtimes.h"
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/unit.h"
 
@@ -221,4 +222,11 @@ TEST_SET_UP(test_silence) {
         assert_int_equal(runtime_n_connects(runtime), 3);
         end_call(a, "ImageStatus", ERROR_TIMEOUT);
         assert_non_null(a->call.done);
+}
+
+/* There may be no memory for the sentence that says why the runtime is not there. */
+TEST_SET_UP(test_no_memory_for_the_sentence) {
+        assert_ok(runtimes_try(f.runtimes));
+        ASSERT_WITHOUT_MEMORY(runtimes_try(f.runtimes), 0,
+                              assert_null(runtimes_client(f.runtimes)));
 }
