@@ -776,6 +776,22 @@ TEST_F(test_kubelet_goes_meanwhile, Fixture *f) {
         assert_int_equal(owner.n_checks, 2);
 }
 
+/* It is believed to be there for half a minute. */
+TEST_F(test_kubelet_is_known_for_a_while, Fixture *f) {
+        Owner owner = { .says = 0 };
+
+        add_needing_kubelet(f, &owner);
+        answer_list(RUNNING);
+        answer_kubelet(KUBELET_ALIVE);
+        fake_clock_pass(fake_kube.event, 30 * USEC_PER_SEC);
+        assert_int_equal(owner.n_checks, 1);
+
+        assert_ok(stop_answer(owner.stop, true, NULL));
+        (void) wait_for_call("StopContainer");
+        answer_stopped();
+        assert_done(&owner, STOP_STOPPED, "");
+}
+
 TEST_F(test_runtime_away, Fixture *f) {
         Owner owner = { .says = 1 };
         StopOptions options = options_of(&owner);
