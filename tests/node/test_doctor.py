@@ -32,7 +32,8 @@ def findings(agent) -> dict[str, list[str]]:
         assert line in text.stdout.splitlines(), text.stdout
     status = FINDINGS if problems else 0
     assert (text.returncode, document.returncode) == (status, status)
-    assert len(text.stderr.splitlines()) == (1 if problems else 0)
+    number = "1 problem was" if len(problems) == 1 else f"{len(problems)} problems were"
+    assert text.stderr == (f"inplacectl: {number} found\n" if problems else "")
     return found
 
 
