@@ -122,6 +122,13 @@ def test_cannot_work(agent, folder, case):
         assert [f"inplaced: {line}" for line in find(agent, flag, status=status)] == lines
 
 
+@pytest.mark.parametrize(("n_bytes", "is_key"), [(317, True), (318, False)])
+def test_longest_key_of_a_taint(agent, n_bytes, is_key):
+    """A key has a prefix of 253 bytes at most, a slash, and a name of 63."""
+    done = agent.run("--check-config", f"--startup-taint={'a' * n_bytes}")
+    assert ("is no key of a taint" in done.stderr) is not is_key, done
+
+
 def test_number_in_the_place_of_a_text(agent):
     """A number is shown with as many digits as it has."""
     for tag, shown in (("1.10", "1.10"), ("-1.5", "-1.5"), ("12", "12"), ("yes", "true")):
