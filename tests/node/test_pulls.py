@@ -273,6 +273,27 @@ def test_a_pull_that_begins_again(start_agent, fake_runtime):
     assert output.count("demo/web:1") == 2, output
 
 
+def test_rate_of_a_pull_that_stands_still(start_agent, fake_runtime):
+    """It is that of the last seconds, and falls below the average of the whole pull."""
+    image = build_image([random_layer(8_000_000, seed=4)])
+    digest = fake_runtime.content.add_blob(image.manifest)
+    layer = Ingest(image.layers[0].digest, image.layers[0].size, bytes_per_second=2e6, stops_at=6_000_000)
+    config = Ingest(image.image_id, len(image.config), bytes_per_second=1e9)
+    fake_runtime.content.ingests += [layer, config]
+    fake_runtime.content.leases.append("1234-abcd")
+    agent = start_agent(fake_runtime.endpoint)
+    for ingest in layer, config:
+        ingest.began_at, ingest.began_ns = time.monotonic(), time.time_ns()
+
+    def has_fallen(pull) -> bool:
+        average = pull.bytes_done / (time.time() - pull.started_at)
+        return pull.bytes_done >= layer.stops_at and pull.bytes_per_second < average / 8
+
+    with Pulls(agent) as pulls:
+        pulls.wait(digest, lambda pull: pull.bytes_per_second > 1_000_000)
+        pulls.wait(digest, has_fallen)
+
+
 def test_no_runtime(folder, start_agent):
     """Nothing is pulled then; a line says why."""
     ended = start_agent(f"unix://{folder / 'none.sock'}").ctl("pulls")
