@@ -17,6 +17,7 @@ import pytest
 
 from fake import behaviours, hostile
 from fake.hostile import HostileServer
+from fake.runtime import FakeRuntime
 from fake.runtime_proxy import RuntimeProxy
 from lab import memory_limit, sanitizers
 from lab.agent import Agent
@@ -358,14 +359,19 @@ def test_agent_that_is_restarted_believes_what_it_wrote(start_node_agent, reques
     assert len(pod.events("KruiseProbeSucceeded")) == 1
 
 
-def test_runtime_that_is_away(node_agent, requested, node, server_pod):
+@pytest.mark.parametrize("is_chosen", [True, False], ids=["chosen", "other"])
+def test_runtime_that_is_away(folder, start_node_agent, requested, node, server_pod, is_chosen):
+    """No probe takes its container for gone then, also where another runtime is the chosen one."""
     pod = server_pod
-    requested.request(probes_of(pod, probe("m#tcp", tcpSocket={"port": 8080})))
-    requested.wait_state(pod, "m#tcp", "Succeeded")
-    node.runtime.process.kill9()
-    requested.wait_state(pod, "m#tcp", "Unknown", "the container runtime does not answer")
-    node.runtime.start()
-    requested.wait_state(pod, "m#tcp", "Succeeded")
+    with FakeRuntime(folder / "other") as other:
+        other.on("ListContainers", behaviours.answer(b""))
+        start_node_agent([node.runtime.endpoint] if is_chosen else [other.endpoint, node.runtime.endpoint])
+        requested.request(probes_of(pod, probe("m#tcp", tcpSocket={"port": 8080})))
+        requested.wait_state(pod, "m#tcp", "Succeeded")
+        node.runtime.process.kill9()
+        requested.wait_state(pod, "m#tcp", "Unknown", "the container runtime does not answer")
+        node.runtime.start()
+        requested.wait_state(pod, "m#tcp", "Succeeded")
 
 
 def test_object_that_is_made_again(node_agent, requested, server_pod):
