@@ -349,6 +349,8 @@ def test_a_template_that_is_there(make, inplace, images, kind):
     refused = inplace.run("rollout", workload.name, "--undo")
     assert refused.code == 1
     assert f"/{workload.app} main={images[0]}" in refused.stderr and "kubectl set image" in refused.stderr
+    last = refused.stderr.splitlines()[-1]
+    assert "kubectl inplace rollout " in last and f"/{workload.app}" in last
     workload.patch(set_template(images[0]))
     wait_observed(workload)
     assert_done(inplace.run("rollout", workload.name, "--undo"))
