@@ -212,7 +212,7 @@ def test_longer_than_one_question(inplace, make_pod, fake_registry, add_image):
         pull = followed.wait(image.reference, lambda pull: pull["bytesDone"] > 34 * _MEGABYTE)
         times = [at for at, pulls in followed.events if pulls]
         shown = [bool(pulls) for at, pulls in followed.events if times[0] <= at <= times[-1]]
-        assert len(programs_in_pods()) == 1
+        wait_until(lambda: len(programs_in_pods()) == 1, 10, "end of the question before")
     assert pull["bytesPerSecond"] > _MEGABYTE / 2 and times[-1] - times[0] > _ENDS_SEC
     assert all(shown) and max(later - at for at, later in zip(times, times[1:])) < stretch(3 * SLOWNESS)
 
