@@ -381,17 +381,16 @@ static void on_reachable(void *userdata) {
 }
 
 /* A program that replaces no whole files leaves an empty one for a moment. */
-static bool is_empty(const char *path) {
+static bool is_missing_or_empty(const char *path) {
         struct stat status;
 
-        return stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0;
+        return stat(path, &status) < 0 || (S_ISREG(status.st_mode) && status.st_size == 0);
 }
 
 /* Names the option. A kubeconfig that is missing may be written later, as by kubeadm: the service
  * manager tries again. */
 static int refuse_access(const Options *options, const Error *error, Error *reterr) {
-        const char *path = options->kubeconfig;
-        bool is_missing = path && (access(path, F_OK) < 0 || is_empty(path));
+        bool is_missing = options->kubeconfig && is_missing_or_empty(options->kubeconfig);
 
         return error_set(reterr, is_missing ? ERROR_NOT_FOUND : error->kind, "%s: %s",
                          agent_files_access(options), error_message(error));
