@@ -728,8 +728,7 @@ static bool is_stuck(const RolloutView *view, json_object *pod) {
 
         return view_kind(view)->has_revisions && deleted_sec > 0 &&
                view->now_sec - deleted_sec > GIVE_UP_SEC &&
-               (view_kind(view)->has_ordinals || !pod_has_ended(pod)) &&
-               text_equal(object_owner(pod), object_text(view->workload, "metadata.uid"));
+               (view_kind(view)->has_ordinals || !pod_has_ended(pod)) && view_owns_pod(view, pod);
 }
 
 static int explain_stuck(json_object *pod, char **ret) {
