@@ -833,8 +833,8 @@ static int end_updated(ConfigRestarts *restarts) {
         return 0;
 }
 
-static json_object *labels_of(const ConfigRun *run) {
-        return object_at(object_template(run->object), "metadata.labels");
+static bool covers_run(json_object *budget, const ConfigRun *run) {
+        return budget_covers(budget, object_template(run->object));
 }
 
 static bool is_beside_run(const ConfigRun *run, const ConfigRun *other) {
@@ -850,13 +850,12 @@ typedef struct Sharing {
 static int on_budget(json_object *budget, void *userdata) {
         Sharing *sharing = userdata;
         const ConfigRestarts *restarts = sharing->run->restarts;
-        json_object *selector = object_at(budget, "spec.selector");
 
-        if (!selector_matches(selector, labels_of(sharing->run)))
+        if (!covers_run(budget, sharing->run))
                 return 0;
         for (size_t i = 0; i < restarts->n_runs; i++)
                 if (is_beside_run(sharing->run, restarts->runs[i]) &&
-                    selector_matches(selector, labels_of(restarts->runs[i])))
+                    covers_run(budget, restarts->runs[i]))
                         sharing->is_found = true;
         return 0;
 }
@@ -864,10 +863,7 @@ static int on_budget(json_object *budget, void *userdata) {
 /* A PodDisruptionBudget that allows one more pod to be unavailable would allow each of several runs one. */
 static int shares_budget(const ConfigRun *run, bool *ret) {
         const ConfigRestarts *restarts = run->restarts;
-        const KubePath path = { .group = "policy",
-                                .version = "v1",
-                                .namespace = json_get_text(run->group, "namespace"),
-                                .resource = "poddisruptionbudgets" };
+        const KubePath path = budgets_path(json_get_text(run->group, "namespace"));
         cleanup(error_done) Error error = ERROR_INIT;
         Sharing sharing = { .run = run };
         size_t n_beside = 0;

@@ -301,8 +301,7 @@ static int limit_by_budgets(const RolloutView *view, json_object *pod, int64_t *
         json_object_object_foreach(view->budgets, name, budget) {
                 int64_t n = budget_allowed(budget);
 
-                if (n >= *allowed || !selector_matches(object_at(budget, "spec.selector"),
-                                                       object_at(pod, "metadata.labels")))
+                if (n >= *allowed || !budget_covers(budget, pod))
                         continue;
                 *allowed = n > 0 ? n : 0;
                 if (n <= 0)

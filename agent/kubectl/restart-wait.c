@@ -101,10 +101,7 @@ int restart_wait_turn(const RestartWait *wait, json_object *pod, bool *ret_may_b
                       Error *reterr) {
         const char *namespace = session_namespace(wait->session);
         const SessionWatch watches[] = {
-                { .path = { .group = "policy",
-                            .version = "v1",
-                            .namespace = namespace,
-                            .resource = "poddisruptionbudgets" },
+                { .path = budgets_path(namespace),
                   .on_object = on_budget,
                   .on_gone = on_budget_gone },
                 { .path = workload_path(WORKLOAD_POD, namespace, NULL),

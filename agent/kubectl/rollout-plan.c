@@ -282,11 +282,6 @@ int64_t rollout_patience_sec(const RolloutView *view, const RolloutLimits *limit
 
 /* Budgets */
 
-static bool budget_covers(json_object *budget, json_object *pod) {
-        return selector_matches(object_at(budget, "spec.selector"),
-                                object_at(pod, "metadata.labels"));
-}
-
 /* How many more of its pods may be disrupted. The controller of budgets may not have counted yet what has just
  * become unready: where the budget is about this workload alone, its pods are counted here as well. */
 static int64_t count_allowed(const RolloutView *view, const Census *census, json_object *budget) {

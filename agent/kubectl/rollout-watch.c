@@ -181,10 +181,7 @@ static int follow(RolloutWatch *watch) {
                                        .on_gone = on_workload_gone };
         watches[0].path.name = NULL;
         if (!workload_is_of_kruise(watch->view.kind))
-                watches[n++] = (SessionWatch){ .path = { .group = "policy",
-                                                         .version = "v1",
-                                                         .namespace = namespace,
-                                                         .resource = "poddisruptionbudgets" },
+                watches[n++] = (SessionWatch){ .path = budgets_path(namespace),
                                                .on_object = on_budget,
                                                .on_gone = on_budget_gone };
         if (!kind->is_pod)

@@ -243,6 +243,18 @@ int64_t budget_allowed(json_object *budget) {
         return object_is_observed(budget) ? object_integer(budget, "status.disruptionsAllowed") : 0;
 }
 
+bool budget_covers(json_object *budget, json_object *pod) {
+        return selector_matches(object_at(budget, "spec.selector"),
+                                object_at(pod, "metadata.labels"));
+}
+
+KubePath budgets_path(const char *namespace) {
+        return (KubePath){ .group = "policy",
+                           .version = "v1",
+                           .namespace = namespace,
+                           .resource = "poddisruptionbudgets" };
+}
+
 json_object *object_controller(json_object *object) {
         json_object *owners =
                 json_get(object_at(object, "metadata"), "ownerReferences", json_type_array);

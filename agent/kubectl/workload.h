@@ -71,6 +71,10 @@ const char *object_name(json_object *object);
 bool object_is_observed(json_object *object);
 /* How many pods a PodDisruptionBudget lets go. As the API server evicts none then: 0 until its last change is counted. */
 int64_t budget_allowed(json_object *budget);
+/* Whether a PodDisruptionBudget is about a pod, or about the pods of a template. */
+bool budget_covers(json_object *budget, json_object *pod);
+/* All PodDisruptionBudgets of the namespace, which is borrowed. */
+KubePath budgets_path(const char *namespace);
 /* The OwnerReference of the controller; NULL: there is none. */
 json_object *object_controller(json_object *object);
 /* The kind that an OwnerReference names, by its group as well; false: it is none of these. */
