@@ -99,18 +99,14 @@ def unmount_all(folder: Path) -> None:
 
 
 def _find_processes(folder: Path) -> set[int]:
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    marked = [pid for pid in pids if _belongs(pid, folder)]
+    if not marked:
+        return set()  # as mostly, and on a machine with hundreds of processes the tree takes a while
     children: dict[int, list[int]] = {}
-    marked = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        pid = int(name)
-        parent = _living_parent(pid)
-        if parent is None:
-            continue
-        children.setdefault(parent, []).append(pid)
-        if _belongs(pid, folder):
-            marked.append(pid)
+    for pid in pids:
+        if (parent := _living_parent(pid)) is not None:
+            children.setdefault(parent, []).append(pid)
     found: set[int] = set()
     while marked:
         pid = marked.pop()
@@ -123,21 +119,26 @@ def _find_processes(folder: Path) -> set[int]:
 def _living_parent(pid: int) -> int | None:
     """The parent of the process; None if it is gone or waits to be reaped."""
     try:
-        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+        state, parent = _read(pid, "stat").rpartition(b")")[2].split()[:2]
     except (OSError, ValueError):
         return None
-    return None if state in "ZX" else int(parent)
+    return None if state in (b"Z", b"X") else int(parent)
 
 
 def _belongs(pid: int, folder: Path) -> bool:
+    """A process that waits to be reaped has no environment any more."""
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        environment = _read(pid, "environ")
     except OSError:
         return False
-    wanted = f"{MARKER}={folder}".encode()
-    return any(
-        entry == wanted or entry.startswith(wanted + b"/") for entry in environment.split(b"\0")
-    )
+    wanted = os.fsencode(f"\0{MARKER}={folder}")
+    entries = b"\0" + environment + b"\0"
+    return wanted + b"\0" in entries or wanted + b"/" in entries
+
+
+def _read(pid: int, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+        return file.read()
 
 
 def _container_groups(pid: int) -> set[Path]:

@@ -8,6 +8,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -70,7 +71,8 @@ def free_port() -> int:
 
     A server may be stopped and started on it: neither a connection nor another test takes it.
     """
-    for port in random.sample(_PORTS, len(_PORTS)):
+    first = random.randrange(len(_PORTS))
+    for port in chain(_PORTS[first:], _PORTS[:first]):
         reservation = reserve(f"port-{port}")
         if reservation is None:
             continue
