@@ -38,7 +38,8 @@
 #define REVIEWS_MAX 3u
 #define REVIEW_PAUSE_USEC USEC_PER_SEC
 
-static const int signal_numbers[] = { SIGINT, SIGTERM };
+/* SIGHUP: the terminal or the connection to it is gone. */
+static const int signal_numbers[] = { SIGINT, SIGTERM, SIGHUP };
 
 #define N_SIGNALS (sizeof(signal_numbers) / sizeof(signal_numbers[0]))
 
@@ -61,10 +62,14 @@ struct Session {
 
 static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
         Session *session = userdata;
+        int status = EXIT_STATUS_SIGNAL + (int) info->ssi_signo;
 
+        /* The kernel and the shell both send it, one after the other: that is no wish to end at once. */
+        if (info->ssi_signo == SIGHUP && session->end_status == status)
+                return 0;
         session->is_ended = true;
         if (session->end_status == 0)
-                session->end_status = EXIT_STATUS_SIGNAL + (int) info->ssi_signo;
+                session->end_status = status;
         return 0;
 }
 
@@ -77,19 +82,31 @@ static int on_timeout(void *userdata) {
         return 0;
 }
 
-static int watch_signals(Session *session) {
+/* By nohup(1), for a command that is to outlive its terminal. */
+static bool is_ignored(int number) {
+        struct sigaction action;
+
+        return number == SIGHUP && sigaction(number, NULL, &action) >= 0 &&
+               action.sa_handler == SIG_IGN;
+}
+
+static int watch_signal(Session *session, int number, sd_event_source **ret) {
         sigset_t blocked;
+
+        if (is_ignored(number))
+                return 0;
+        sigemptyset(&blocked);
+        sigaddset(&blocked, number);
+        return sigprocmask(SIG_BLOCK, &blocked, NULL) < 0
+                       ? -errno
+                       : loop_add_signal(session->event, ret, number, on_signal, session);
+}
+
+static int watch_signals(Session *session) {
         int r = 0;
 
-        sigemptyset(&blocked);
-        for (size_t i = 0; i < N_SIGNALS; i++)
-                sigaddset(&blocked, signal_numbers[i]);
-        if (sigprocmask(SIG_BLOCK, &blocked, NULL) < 0)
-                return -errno;
-
         for (size_t i = 0; r >= 0 && i < N_SIGNALS; i++)
-                r = loop_add_signal(session->event, &session->signals[i], signal_numbers[i],
-                                    on_signal, session);
+                r = watch_signal(session, signal_numbers[i], &session->signals[i]);
         return r;
 }
 

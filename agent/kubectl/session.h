@@ -37,7 +37,7 @@ typedef struct SessionOptions {
         bool is_dry_run;               /* writes are sent with dryRun=All */
 } SessionOptions;
 
-/* Sends nothing yet. Blocks SIGINT and SIGTERM. */
+/* Sends nothing yet. Blocks SIGINT, SIGTERM and, unless that is ignored, SIGHUP. */
 int session_new(const SessionOptions *options, Session **ret, Error *reterr);
 /* Takes NULL. Returns NULL. */
 Session *session_free(Session *session);

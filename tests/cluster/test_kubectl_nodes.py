@@ -297,17 +297,21 @@ def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
 
 
 @pytest.mark.parametrize(
-    ("flags", "code"), [((), 130), ((f"--timeout={30 * SLOWLY}s",), 124)], ids=["signal", "time-out"]
+    ("flags", "number", "code"),
+    [((), signal.SIGINT, 130), ((), signal.SIGHUP, 129), ((f"--timeout={30 * SLOWLY}s",), None, 124)],
+    ids=["signal", "terminal", "time-out"],
 )
-def test_left_while_a_pod_drains(cluster, agent, make, inplace, images, flags, code):
+def test_left_while_a_pod_drains(cluster, agent, make, inplace, images, flags, number, code):
     """A pod that the command has taken out of service, and not changed yet, returns when the command ends early."""
     workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
     update = "set", "image", workload.name, f"main={images[1]}", "--grace=600"
     is_closed = lambda: "False" in {condition(pod, GATE)["status"] for pod in workload.pods()}  # noqa: E731
-    with none_replaced(workload), inplace.running(*update, *flags) as child:
+    ended = Inplace(inplace.kubeconfig, inplace.folder)
+    ended.prefix = ["env", "--default-signal=HUP"]  # nohup may have started the tests
+    with none_replaced(workload), ended.running(*update, *flags) as child:
         wait_until(is_closed, 25 * SLOWLY, "the closed gate", 0.1)
-        if not flags:
-            child.send_signal(signal.SIGINT)
+        if number:
+            child.send_signal(number)
         _, errors = child.communicate(timeout=60 * SLOWLY)
         assert child.returncode == code, errors
         assert "the update has not ended; to go on" in errors and "stay out of service" not in errors
