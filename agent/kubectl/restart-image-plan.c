@@ -23,6 +23,8 @@
 #define BACKOFF_SEC 10
 #define BACKOFF_MAX_SEC 300
 #define BACKOFF_FORGOTTEN_SEC 600
+/* A kubelet has ended a container by then, beyond the grace period. */
+#define STOP_SEC 60
 
 #define STATIC_POD "kubernetes.io/config.mirror" /* annotation of the API server's copy */
 #define TAG_UNKNOWN "restarted"                  /* beside a digest a tag has no meaning */
@@ -432,9 +434,8 @@ static int respell(json_object *pod, const char *container, int64_t now_sec, jso
         int64_t n_starts = 0;
         int r;
         bool is_spelled = current && json_is(known, "as", current);
-        const char *ran = is_spelled
-                                  ? json_get_text(known, "ran")
-                                  : json_get_text(container_status(pod, container), "containerID");
+        const char *from = json_get_text(container_status(pod, container), "containerID");
+        const char *ran = is_spelled ? json_get_text(known, "ran") : from;
 
         if (!written)
                 return error_set(reterr, ERROR_INVALID, "pod/%s: container %s has no image",
@@ -454,6 +455,7 @@ static int respell(json_object *pod, const char *container, int64_t now_sec, jso
         if (patch_add_text(entry, "image", written) < 0 ||
             patch_add_text(entry, "as", chosen) < 0 ||
             (ran && patch_add_text(entry, "ran", ran) < 0) ||
+            (from && patch_add_text(entry, "from", from) < 0) ||
             patch_add(entry, "starts", make_starts(starts, chosen, n_starts, now_sec)) < 0 ||
             patch_add_text(images, container, chosen) < 0 ||
             patch_add(annotation, container, take_ptr(entry)) < 0)
@@ -502,6 +504,36 @@ int64_t restart_image_began(json_object *pod, const char *container) {
         const char *image = template_image(pod, container);
 
         return image ? json_get_time(json_get(starts, image, json_type_object), "at") : 0;
+}
+
+/* The container from before the image that the pod has now is the last one still. */
+static bool is_left(json_object *pod, const char *container) {
+        const char *id = json_get_filled(container_status(pod, container), "containerID");
+        const char *image = template_image(pod, container);
+        json_object *restarted = json_get(object_annotation_json(pod, RESTART_ANNOTATION),
+                                          container, json_type_object);
+        json_object *updated = json_get(object_annotation_json(pod, ROLLOUT_POD_ANNOTATION),
+                                        container, json_type_object);
+
+        if (!id || !image)
+                return false;
+        return (json_is(restarted, "as", image) && json_is(restarted, "from", id)) ||
+               (json_is(updated, "id", id) && !json_is(updated, "image", image));
+}
+
+bool restart_image_is_awaited(json_object *pod, int64_t now_sec) {
+        int64_t stop_sec = STOP_SEC + object_integer(pod, "spec.terminationGracePeriodSeconds");
+        json_object *container;
+
+        for (size_t i = 0; (container = template_container(pod, i)); i++) {
+                const char *name = json_get_text(container, "name") ?: "";
+                int64_t since_sec = now_sec - restart_image_began(pod, name);
+
+                /* Any user who may write the pod may have written a time that is yet to come. */
+                if (is_left(pod, name) && since_sec <= stop_sec && since_sec >= -stop_sec)
+                        return true;
+        }
+        return false;
 }
 
 /* The server takes an image for the copy of a static pod, which no kubelet reads. */

@@ -11,6 +11,7 @@
  */
 
 #include <json-c/json_types.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/base/error.h"
@@ -59,6 +60,10 @@ int64_t restart_image_delay(json_object *pod, json_object *images, int64_t now_s
 
 /* When the container got the image that it has, from a restart or an update, by the annotation; 0: from neither. */
 int64_t restart_image_began(json_object *pod, const char *container);
+
+/* The kubelet is about to replace a container for the image that a restart or an update has written, as far as the annotation
+ * shows: a pod is ready until the container before has ended. Not for ever, as there may be no kubelet that does so. */
+bool restart_image_is_awaited(json_object *pod, int64_t now_sec);
 
 /* The patch that spells the images as before, for containers that could not be started, but not those for which another
  * client has written an image since. The caller owns *ret; NULL: there is nothing to write. */

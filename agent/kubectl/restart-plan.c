@@ -14,6 +14,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/restart-image-plan.h"
 #include "agent/kubectl/rollout-plan.h"
 #include "agent/kubectl/rollout-pod-plan.h"
 #include "agent/kubectl/workload.h"
@@ -294,12 +295,31 @@ int restart_plan_observe(json_object *before, json_object *pod, json_object *con
         return 0;
 }
 
+/* It is ready, but not for long: another run restarts or updates it. The next one may be that pod itself, which makes no
+ * further one unavailable. */
+static bool is_leaving(const RolloutView *view, json_object *pod, json_object *next) {
+        return restart_image_is_awaited(pod, view->now_sec) &&
+               !text_equal(object_name(pod), object_name(next));
+}
+
+/* Pods that the controller of budgets has yet to count as unready. */
+static int64_t count_leaving(const RolloutView *view, json_object *budget, json_object *next) {
+        int64_t n = 0;
+
+        json_object_object_foreach(view->pods, name, pod) {
+                (void) name;
+                n += pod_is_ready(pod) && !object_is_deleted(pod) && budget_covers(budget, pod) &&
+                     is_leaving(view, pod, next);
+        }
+        return n;
+}
+
 static int limit_by_budgets(const RolloutView *view, json_object *pod, int64_t *allowed,
                             char **ret_why) {
         if (!view->budgets)
                 return 0;
         json_object_object_foreach(view->budgets, name, budget) {
-                int64_t n = budget_allowed(budget);
+                int64_t n = budget_allowed(budget) - count_leaving(view, budget, pod);
 
                 if (n >= *allowed || !budget_covers(budget, pod))
                         continue;
@@ -328,7 +348,7 @@ bool restart_plan_is_of(WorkloadKind kind, json_object *workload, json_object *o
         return !owner || text_equal(owner, uid);
 }
 
-static int64_t count_available(const RolloutView *view) {
+static int64_t count_available(const RolloutView *view, json_object *next) {
         int64_t n = 0;
 
         json_object_object_foreach(view->pods, name, pod) {
@@ -336,14 +356,15 @@ static int64_t count_available(const RolloutView *view) {
                 n += restart_plan_is_of(view->kind, view->workload, view->replica_set_owners,
                                         pod) &&
                      !object_is_deleted(pod) && !view_pod_is_surplus(view, pod) &&
-                     view_pod_is_available(view, pod);
+                     view_pod_is_available(view, pod) && !is_leaving(view, pod, next);
         }
         return n;
 }
 
 int restart_plan_allowance(const RolloutView *view, int64_t max_unavailable, json_object *pod,
                            int64_t *ret, char **ret_why) {
-        int64_t n_missing = view->workload ? view_desired_pods(view) - count_available(view) : 0;
+        int64_t n_missing =
+                view->workload ? view_desired_pods(view) - count_available(view, pod) : 0;
         int64_t allowed = max_unavailable - (n_missing > 0 ? n_missing : 0);
         int r = 0;
 

@@ -294,7 +294,7 @@ static int64_t count_allowed(const RolloutView *view, const Census *census, json
                 if (!pod_is_ready(state->pod) || object_is_deleted(state->pod) ||
                     !budget_covers(budget, state->pod))
                         continue;
-                if (pod_state_is_in_flight(state))
+                if (pod_state_is_in_flight(state) || state->is_restarting)
                         allowed--;
                 else
                         spare++;

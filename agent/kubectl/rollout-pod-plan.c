@@ -13,6 +13,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/restart-image-plan.h"
 #include "agent/pod/pod.h"
 
 #define MESSAGE_CUT \
@@ -806,7 +807,8 @@ int pod_state_read(const RolloutView *view, json_object *record, json_object *po
         }
         if (!ret->is_member)
                 return 0;
-        ret->is_available = view_pod_is_available(view, pod);
+        ret->is_restarting = restart_image_is_awaited(pod, view->now_sec);
+        ret->is_available = view_pod_is_available(view, pod) && !ret->is_restarting;
         if (pod_ordinal(pod) < view_partition(view, record)) {
                 ret->is_available = ret->is_available && !is_awaited(&subject);
                 return 0;

@@ -38,7 +38,8 @@ typedef struct PodState {
         char *reason; /* why it has failed, or what is awaited of it, for people; NULL: nothing */
         int64_t n_restarts; /* restarts of the containers that the update is about */
         bool is_member;     /* the workload has it, also below the partition */
-        bool is_available;  /* see view_pod_is_available() */
+        bool is_restarting; /* see restart_image_is_awaited() */
+        bool is_available;  /* see view_pod_is_available(), and it is not restarting */
         /* The closed gate hides that the node is lost; but a kubelet would have ended the old container long ago. */
         bool is_silent;
         bool is_old_seen; /* the kubelet shows the old containers, and has seen the pod with the new images */

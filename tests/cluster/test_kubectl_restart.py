@@ -875,6 +875,33 @@ def test_interrupted_in_the_kubelet(person, start_pod, images):
     pod.wait_restarted("main", 1)
 
 
+@pytest.mark.parametrize("command", ["restart", "set image"])
+@pytest.mark.timeout(180)
+def test_beside_another_restart(person, make_workload, images, command):
+    """A pod is ready while its old container stops for another command, and counts as unavailable all the same."""
+    slow = {"name": "main", "image": images[0].reference, "command": until_term("sleep 5")}
+    workload = make_workload("statefulset", 3, pod={"containers": [slow], "terminationGracePeriodSeconds": 30})
+    first = workload.pods()[0]
+    name, before = first["metadata"]["name"], first["status"]["containerStatuses"][0]["containerID"]
+    version = workload.kube.get(_PODS)["metadata"]["resourceVersion"]
+    images_to_set = [f"main={images[1].reference}"] if command == "set image" else []
+    with person.running("restart", name) as child:
+        wait_until(lambda: "@" in image_of(workload.kube.get(f"{_PODS}/{name}")), 30, "another spelling", 0.05)
+        ran = person.run(*command.split(), workload.name, *images_to_set, timeout=120)
+        _, errors = child.communicate(timeout=60)
+    assert (child.returncode, ran.code) == (0, 0), errors + ran.stderr
+    is_replaced, others = False, set()
+    query = {"labelSelector": f"app={workload.app}", "resourceVersion": version, "timeoutSeconds": "2"}
+    for event in workload.kube.watch(_PODS, 60, **query):
+        pod = event["object"]
+        if pod["metadata"]["name"] == name:
+            is_replaced = is_replaced or pod["status"]["containerStatuses"][0].get("containerID", before) != before
+        elif image_of(pod) != images[0].reference:
+            others.add(pod["metadata"]["name"])
+            assert is_replaced
+    assert len(others) == 2
+
+
 def test_deleted_in_the_kubelet(person, start_pod, images):
     """A pod that is deleted while its old container stops is gone, and not restarted."""
     slow = container("main", images[0].reference, command=until_term("sleep 5"))

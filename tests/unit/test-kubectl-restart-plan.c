@@ -140,6 +140,14 @@ TEST_ROWS(test_pods, pods_rows, pod, const struct PodsRow *row) {
         "'metadata':{'ownerReferences':[{'apiVersion':'apps/v1','kind':'" kind \
         "','uid':'1','controller':true}]}"
 #define READY_POD "{" OWNED_BY("ReplicaSet") "," READY "}"
+/* Another run has just restarted it. */
+#define RESTARTING_POD                                                                                  \
+        "{'metadata':{'name':'q','labels':{'app':'web'},'ownerReferences':[{'apiVersion':'apps/v1',"    \
+        "'kind':'ReplicaSet','uid':'1','controller':true}],'annotations':{'inplaced.io/restarted':"     \
+        "'{\\'a\\':{\\'as\\':\\'r@B\\',\\'from\\':\\'1\\',\\'starts\\':{\\'r@B\\':{\\'n\\':1,\\'at\\':" \
+        "\\'1970-01-01T00:01:30Z\\'}}}}'}},'spec':{'containers':[{'name':'a','image':'r@B'}]},"         \
+        "'status':{'conditions':[{'type':'Ready','status':'True'}],'containerStatuses':"                \
+        "[{'name':'a','containerID':'1'}]}}"
 #define NOW_SEC 100
 
 static const struct ObserveRow {
@@ -294,6 +302,11 @@ static const struct AllowanceRow {
           2, 1, NULL },
         { "{}", "{'p':" READY_POD "}", 1, 0,
           "until more pods are available: 1 of 2 are not, --max-unavailable is 1" },
+        { "{}", "{'p':" READY_POD ",'q':" RESTARTING_POD "}", 1, 0,
+          "until more pods are available: 1 of 2 are not, --max-unavailable is 1" },
+        { "{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':1}}}",
+          "{'p':" READY_POD ",'q':" RESTARTING_POD "}", 2, 0,
+          "until the PodDisruptionBudget \"b\" allows another pod" },
 };
 
 TEST_ROWS(test_allowance, allowance_rows, budgets, const struct AllowanceRow *row) {
@@ -306,7 +319,8 @@ TEST_ROWS(test_allowance, allowance_rows, budgets, const struct AllowanceRow *ro
         const RolloutView view = { .kind = WORKLOAD_DEPLOYMENT,
                                    .workload = row->pods ? workload : NULL,
                                    .pods = pods,
-                                   .budgets = budgets };
+                                   .budgets = budgets,
+                                   .now_sec = NOW_SEC };
         int64_t allowed;
 
         assert_ok(restart_plan_allowance(&view, row->max, pod, &allowed, &why));
@@ -315,6 +329,26 @@ TEST_ROWS(test_allowance, allowance_rows, budgets, const struct AllowanceRow *ro
                 assert_string_equal(why, row->why);
         else
                 assert_null(why);
+}
+
+/* A pod that restarts already may do so once more: no further one becomes unavailable. */
+TEST(test_allowance_for_itself) {
+        cleanup(json_object_put_p) json_object *budgets =
+                parse("{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':1}}}");
+        cleanup(json_object_put_p) json_object *pods =
+                parse("{'p':" READY_POD ",'q':" RESTARTING_POD "}");
+        cleanup(json_object_put_p) json_object *workload = parse("{'spec':{'replicas':2}}");
+        cleanup(free_p) char *why = NULL;
+        const RolloutView view = { .kind = WORKLOAD_DEPLOYMENT,
+                                   .workload = workload,
+                                   .pods = pods,
+                                   .budgets = budgets,
+                                   .now_sec = NOW_SEC };
+        int64_t allowed;
+
+        assert_ok(restart_plan_allowance(&view, 1, json_object_object_get(pods, "q"), &allowed,
+                                         &why));
+        assert_int_equal(allowed, 1);
 }
 
 /* Two ready pods, whose names say which ordinals they have, of two that are wanted. */

@@ -363,6 +363,65 @@ TEST(test_proof) {
         }
 }
 
+/* A restart or an update was written ten seconds before, or longer ago; the pod has 30 s to end. */
+static const struct AwaitedRow {
+        const char *name;
+        const char *restarted, *updated; /* annotations; NULL: there is none */
+        bool is_awaited;
+} awaited_rows[] = {
+#define SINCE(time, more) "{'a': {" more "'starts': {" START("r/app:2", "1", time) "}}}"
+#define RESPELLED(time, from) \
+        SINCE(time, "'image': 'r/app:2', 'as': 'r/app:2', 'from': '" from "', ")
+        { "neither", NULL, NULL, false },
+        { "restarted, and not replaced yet", RESPELLED("02:46:30", "1"), NULL, true },
+        { "restarted, and replaced", RESPELLED("02:46:30", "0"), NULL, false },
+        { "restarted by an older version", SINCE("02:46:30", ""), NULL, false },
+        { "a kubelet would have done it", RESPELLED("02:45:09", "1"), NULL, false },
+        { "in a time to come", RESPELLED("12:46:30", "1"), NULL, false },
+        { "updated, and not replaced yet", SINCE("02:46:30", ""), FROM_1("1"), true },
+        { "updated, and replaced", SINCE("02:46:30", ""), FROM_1("0"), false },
+        { "updated, and gone back", SINCE("02:46:30", ""), "{'a': {'image': 'r/app:2', 'id': '1'}}",
+          false },
+        { "another image was written since",
+          "{'a': {'image': 'r/app:1', 'as': 'r/app:1', 'from': '1', 'starts': {" START(
+                  "r/app:1", "1", "02:46:30") "}}}",
+          NULL, false },
+};
+
+TEST_ROWS(test_awaited, awaited_rows, name, const struct AwaitedRow *row) {
+        cleanup(json_object_put_p) json_object *pod =
+                make_pod("r/app:2", "", "", "Always", row->restarted);
+
+        json_object_object_add(object_at(pod, "spec"), "terminationGracePeriodSeconds",
+                               json_object_new_int(30));
+        add_update(pod, row->updated);
+        assert_int_equal(restart_image_is_awaited(pod, NOW_SEC), row->is_awaited);
+}
+
+/* The patch of a restart says which container it ends, also where it is not the first one. */
+TEST(test_awaited_after_restart) {
+        cleanup(json_object_put_p) json_object *pod =
+                make_pod("r/app:1", "r/app:1", "r/app" DIGEST, "IfNotPresent", NULL);
+
+        for (int n = 1; n <= 2; n++) {
+                cleanup(json_object_put_p) json_object *containers = parse("['a']");
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                json_object *restarted;
+                char id[] = { (char) ('1' + n), '\0' };
+                int64_t delay_sec;
+
+                assert_false(restart_image_is_awaited(pod, NOW_SEC));
+                assert_ok(restart_image_patch(pod, containers, NULL, NOW_SEC, &patch, &delay_sec,
+                                              NULL));
+                restarted = respelled(pod, patch);
+                json_object_put(pod);
+                pod = restarted;
+                assert_true(restart_image_is_awaited(pod, NOW_SEC));
+                json_object_object_add(container_status(pod, "a"), "containerID",
+                                       json_object_new_string(id));
+        }
+}
+
 #define RUNS "'state': {'running': {}}"
 #define CRASHED \
         "'state': {}, 'lastState': {'terminated': {'finishedAt': '1970-01-01T02:46:36Z'}}" /* 4 s before */

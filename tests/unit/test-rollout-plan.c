@@ -29,7 +29,8 @@ typedef struct TestPod {
         const char *waiting; /* instead of running: "Reason: message" */
         const char *gate;    /* the condition of its gate, as JSON; NULL: it has no gate */
         const char *verified;
-        const char *deleted; /* when it should have been gone; NULL: it is not deleted */
+        const char *restarted; /* annotation of a restart; NULL: none */
+        const char *deleted;   /* when it should have been gone; NULL: it is not deleted */
         bool is_unready, is_behind, is_finalized;
         bool is_scheduled; /* to a node */
         bool is_just_ready;
@@ -307,6 +308,9 @@ static json_object *make_pod(const TestState *state, const TestPod *pod, int n) 
         if (pod->former)
                 json_object_object_add(object_at(made, "metadata.annotations"),
                                        ROLLOUT_POD_ANNOTATION, json_object_new_string(pod->former));
+        if (pod->restarted)
+                json_object_object_add(object_at(made, "metadata.annotations"), RESTART_ANNOTATION,
+                                       json_object_new_string(pod->restarted));
         if (pod->deleted)
                 json_object_object_add(object_at(made, "metadata"), "deletionTimestamp",
                                        json_object_new_string(pod->deleted));
@@ -387,6 +391,13 @@ static void view_done(TestView *made) {
         { .image = image_now, .former = FROM_A, .is_unready = true, .gate = CLOSED_FOR(gate_image) }
 #define OLD \
         { .image = "A" }
+/* Another person has restarted it ten seconds ago, and its container stops. */
+#define RESTARTED                                                                        \
+        {                                                                                \
+                .image = "A", .restarted = "{\"app\": {\"as\": \"A\", \"from\": \"1\", " \
+                                           "\"starts\": {\"A\": {\"n\": 1, \"at\": "     \
+                                           "\"2001-09-09T01:46:30Z\"}}}}"                \
+        }
 #define NEW \
         { .image = "B", .hash = "new", .id = "2", .former = FROM_A }
 #define STOPPING \
@@ -455,6 +466,10 @@ static const PlanCase plan_rows[] = {
         /* Deployment: a pod, its ReplicaSet, the other pods, its own template */
         { { DEPLOYMENT, .is_behind = true, .pods = { OLD, OLD } }, ROLLOUT_WAIT, "for its controller", NULL },
         { { DEPLOYMENT, .pods = { OLD, OLD } }, ROLLOUT_PATCH_POD, "web-0", "\"image\":\"B\"" },
+        { { DEPLOYMENT, .pods = { RESTARTED, OLD, OLD } }, ROLLOUT_WAIT, "until pod \"web-0\" is available", NULL },
+        { { DEPLOYMENT, .pods = { RESTARTED, OLD, OLD }, .max_unavailable = "3", .budget = 2, .budget_of = 3 },
+          ROLLOUT_WAIT, "until the PodDisruptionBudget", NULL },
+        { { STATEFUL, TURNED, .pods = { OLD, OLD, RESTARTED } }, ROLLOUT_WAIT, "until pod \"web-2\" is available", NULL },
         { { DEPLOYMENT, .pods = { { .image = "B", .former = FROM_A }, OLD, OLD }, .max_unavailable = "3" },
           ROLLOUT_WAIT, "web-0", NULL },
         { { DEPLOYMENT, .pods = { { .image = "B", .former = FROM_A,
