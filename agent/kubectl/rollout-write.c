@@ -144,6 +144,16 @@ int rollout_write_workload(const RolloutWriter *writer, json_object *patch, Erro
         return r < 0 ? r : rollout_watch_note(writer->watch, object);
 }
 
+/* Where admission changes what is to keep its controller from acting, that one would replace the pods. */
+static int check_hold(WorkloadKind kind, json_object *patch, json_object *answer, Error *reterr) {
+        return !workload_is_held(kind, patch) || workload_is_held(kind, answer)
+                       ? 0
+                       : error_set(reterr, ERROR_UNSUPPORTED,
+                                   "admission changes the strategy that keeps its controller from "
+                                   "replacing pods during the update: exempt it from that webhook "
+                                   "or policy");
+}
+
 static int rehearse_patch(const RolloutWriter *writer, KubePath path, json_object *patch,
                           Error *reterr) {
         Session *session = writer->watch->session;
@@ -160,9 +170,10 @@ static int rehearse_patch(const RolloutWriter *writer, KubePath path, json_objec
         r = session_patch(session, &path, patch_type(writer), rehearsed, &answer, &error);
         if (error.kind != ERROR_NONE)
                 return admission_copy_refusal(&error, reterr);
-        return r < 0 || workload_is_of_kruise(writer->watch->view.kind)
-                       ? r
-                       : rollout_check_answer(rehearsed, answer, reterr);
+        if (r < 0 || workload_is_of_kruise(writer->watch->view.kind))
+                return r;
+        r = check_hold(writer->watch->view.kind, rehearsed, answer, reterr);
+        return r < 0 ? r : rollout_check_answer(rehearsed, answer, reterr);
 }
 
 int rollout_write_rehearse(const RolloutWriter *writer, json_object *take_over, json_object *record,

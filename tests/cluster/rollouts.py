@@ -328,15 +328,24 @@ def admission(
     cluster: Cluster, resource: str, image: str, other: str, operation: str = "UPDATE", field: str = "image"
 ) -> Iterator[None]:
     """Has the API server write the other into the first container with that image, in updates, or in creations."""
-    names = {"name": f"images-of-{resource}"}
-    version = {"apiVersion": "admissionregistration.k8s.io/v1beta1"}
     path = "/spec/containers/0" if resource == "pods" else "/spec/template/spec/containers/0"
     at = "object" + path.replace("/0", "[0]").replace("/", ".")
+    with mutation(cluster, resource, f"{at}.image == '{image}'", f"{path}/{field}", f"'{other}'", operation):
+        yield
+
+
+@contextmanager
+def mutation(
+    cluster: Cluster, resource: str, condition: str, path: str, value: str, operation: str = "UPDATE"
+) -> Iterator[None]:
+    """Has the API server replace what is at that path, in objects for which the condition holds."""
+    names = {"name": f"changes-of-{resource}"}
+    version = {"apiVersion": "admissionregistration.k8s.io/v1beta1"}
     rule = {"apiGroups": ["", "apps"], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
-    change = f"[JSONPatch{{op: 'replace', path: '{path}/{field}', value: '{other}'}}]"
+    change = f"[JSONPatch{{op: 'replace', path: '{path}', value: {value}}}]"
     policy = {
         "matchConstraints": {"resourceRules": [rule]},
-        "matchConditions": [{"name": "image", "expression": f"{at}.image == '{image}'"}],
+        "matchConditions": [{"name": "chosen", "expression": condition}],
         "failurePolicy": "Fail",
         "reinvocationPolicy": "Never",
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": change}}],

@@ -399,6 +399,29 @@ def test_admission_of_other_images(cluster, make, inplace, images, kind, resourc
     workload.assert_runs(images[2])
 
 
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "hold"),
+    [
+        ("statefulset", "/rollingUpdate/partition", 0, {"type": "RollingUpdate", "rollingUpdate": {"partition": 9}}),
+        ("daemonset", "/type", "RollingUpdate", {"type": "OnDelete"}),
+    ],
+)
+def test_admission_of_another_strategy(cluster, make, inplace, images, kind, field, value, hold):
+    """Where admission does not let a workload be held, its controller would replace all pods: it is not begun."""
+    workload = make(kind)
+    condition, path = f"object.metadata.name == '{workload.app}'", f"/spec/updateStrategy{field}"
+    patch, strategy = {"spec": {"updateStrategy": hold}}, workload.get()["spec"]["updateStrategy"]
+    asked = lambda: workload.kube.patch(workload.path, patch, "strategic", dryRun="All")  # noqa: E731
+    with mutation(cluster, f"{kind}s", condition, path, repr(value)):
+        wait_until(lambda: asked()["spec"]["updateStrategy"] == strategy, 60 * SLOWLY, "the admission policy", 0.2)
+        with none_replaced(workload):
+            ran = inplace.run("set", "image", workload.name, f"main={images[1]}", "--timeout=20s")
+        assert ran.code == 1, ran.stdout + ran.stderr
+        assert "admission changes the strategy that keeps its controller from replacing pods" in ran.stderr
+        assert workload.record() is None
+    assert {image_of(pod) for pod in workload.pods()} == {images[0]}
+
+
 @pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
 def test_admission_of_new_pods(cluster, make, inplace, images, kind):
     """A registry mirror is put into new pods alone: the update would bypass it, and there would be no way back."""

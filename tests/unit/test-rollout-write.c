@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Pods that a run returns to service when it ends. */
+/* Pods that a run returns to service when it ends, and what the rehearsal of its beginning finds. */
 
 #include "tests/unit/unit.h"
 
@@ -10,9 +10,11 @@
 
 static unsigned n_conflicts; /* number of the first writes that meet one */
 static unsigned n_writes;
+static const char *rehearsed; /* answer to a rehearsal */
 
 void __wrap_session_begin_leave(Session *session);
 void __wrap_session_end_leave(Session *session);
+bool __wrap_session_is_dry_run(const Session *session);
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, json_object **ret, Error *reterr);
 int __wrap_session_pause(Session *session, uint64_t usec, Error *reterr);
@@ -23,9 +25,18 @@ void __wrap_session_begin_leave(Session *session) {
 void __wrap_session_end_leave(Session *session) {
 }
 
+bool __wrap_session_is_dry_run(const Session *session) {
+        return false;
+}
+
 /* After the conflicts the pod has just gone, which is no failure. */
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, json_object **ret, Error *reterr) {
+        if (path->query) {
+                assert_string_equal(path->query, "dryRun=All");
+                *ret = parse("%s", rehearsed);
+                return 0;
+        }
         assert_string_equal(path->subresource, "status");
         return error_set(reterr, n_writes++ < n_conflicts ? ERROR_CONFLICT : ERROR_NOT_FOUND, "no");
 }
@@ -83,4 +94,59 @@ TEST_ROWS(test_return, return_rows, name, const struct ReturnRow *row) {
                          row->error != ERROR_NONE);
         assert_int_equal(error.kind, row->error);
         assert_int_equal(n_writes, row->n_writes);
+}
+
+#define RECORD                                                                         \
+        "{'state': 'forward', 'mode': 'set-image', 'by': 'alice', 'revision': 'old', " \
+        "'before': {'app': 'A'}, 'after': {'app': 'B'}}"
+#define PARTITION(number)                                                                              \
+        "{'spec': {'updateStrategy': {'type': 'RollingUpdate', 'rollingUpdate': {'partition': " number \
+        "}}}}"
+#define TYPE(type) "{'spec': {'updateStrategy': {'type': '" type "'}}}"
+
+static const struct HoldRow {
+        const char *name;
+        WorkloadKind kind;
+        const char *patch, *answer;
+        bool is_refused;
+} hold_rows[] = {
+        { "a partition that stays", WORKLOAD_STATEFUL_SET, PARTITION("2147483647"),
+          PARTITION("2147483647"), false },
+        { "one that is taken away", WORKLOAD_STATEFUL_SET, PARTITION("2147483647"), PARTITION("0"),
+          true },
+        { "held by its users before", WORKLOAD_STATEFUL_SET, "{}", TYPE("OnDelete"), false },
+        { "a type that stays", WORKLOAD_DAEMON_SET, TYPE("OnDelete"), TYPE("OnDelete"), false },
+        { "one that has to be another", WORKLOAD_DAEMON_SET, TYPE("OnDelete"),
+          TYPE("RollingUpdate"), true },
+        { "a pause that stays", WORKLOAD_DEPLOYMENT, "{'spec': {'paused': true}}",
+          "{'spec': {'paused': true}}", false },
+        { "one that is left out", WORKLOAD_DEPLOYMENT, "{'spec': {'paused': true}}", "{'spec': {}}",
+          true },
+        { "a ReplicaSet replaces no pod", WORKLOAD_REPLICA_SET, "{}", "{}", false },
+};
+
+/* A workload is not taken over where admission does not let it be held: its controller would replace all pods. */
+TEST_ROWS(test_hold, hold_rows, name, const struct HoldRow *row) {
+        cleanup(json_object_put_p) json_object *workload =
+                parse("{'metadata': {'name': 'web', 'uid': 'w'}, 'spec': {'replicas': 1}}");
+        cleanup(json_object_put_p) json_object *record = parse(RECORD);
+        cleanup(json_object_put_p) json_object *patch = parse("%s", row->patch);
+        cleanup(json_object_put_p) json_object *none = parse("{}");
+        const Census census = CENSUS_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        RolloutLimits limits = { .keeps_no_history = true };
+        RolloutWatch watch = {
+                .path = { .namespace = "shop" },
+                .view = { .kind = row->kind, .workload = workload, .pods = none, .owned = none },
+        };
+        const RolloutWriter writer = { .watch = &watch, .limits = &limits, .written = none };
+        int r;
+
+        json_object_object_add(patch, "metadata", parse("{'resourceVersion': '1'}"));
+        rehearsed = row->answer;
+        r = rollout_write_rehearse(&writer, patch, record, &census, &error);
+        assert_int_equal(r < 0, row->is_refused);
+        assert_int_equal(error.kind, row->is_refused ? ERROR_UNSUPPORTED : ERROR_NONE);
+        if (row->is_refused)
+                assert_contains(error_message(&error), "admission changes the strategy");
 }
