@@ -77,7 +77,7 @@ static bool has_images(const RolloutWatch *watch, json_object *record, const cha
                 const char *image = template_image(template, container);
 
                 (void) ignored;
-                if (image && !strstr(manifest, image))
+                if (image && !message_is_about_image(manifest, image))
                         return false;
         }
         return true;
