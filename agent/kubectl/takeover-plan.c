@@ -516,6 +516,14 @@ static int turn(const RolloutView *view, const RolloutRequest *request, json_obj
         return set_first(view, request, record);
 }
 
+/* It would replace the pods once more, by those with the other images. */
+static int refuse_let_go(Error *reterr) {
+        return error_set(
+                reterr, ERROR_CONFLICT,
+                "another client has let its controller go on, which brings its pods to its "
+                "template: end the update with \"rollout\", and then set the images");
+}
+
 int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_object **ret,
                    Error *reterr) {
         cleanup(json_object_put_p) json_object *record = NULL;
@@ -548,6 +556,8 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
                 r = view_is_resumed(view, record, &is_resumed);
         if (r < 0)
                 return r;
+        if (request->images && change == TEMPLATE_UNCHANGED && !is_resumed && !view_is_held(view))
+                return refuse_let_go(reterr);
         changed = json_copy(record);
         if (!changed)
                 return -ENOMEM;

@@ -60,8 +60,9 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
 
 /* Makes the patch with which the user of the request goes on with the open update, also to other images, or
  * back, which the caller owns; NULL: nothing changes. A Deployment that was resumed is held again. Refused if
- * no update is open. Where another client has changed the template, nothing but the user changes, and the plan
- * leaves it to its controller; but a declared update goes on to the images that its template has by now. */
+ * no update is open, and to other images where its controller replaces pods. Where another client has changed the
+ * template, nothing but the user changes, and the plan leaves it to its controller; but a declared update goes on
+ * to the images that its template has by now. */
 int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_object **ret,
                    Error *reterr);
 

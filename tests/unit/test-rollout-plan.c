@@ -1721,6 +1721,29 @@ TEST(test_resume_to_template_before) {
         }
 }
 
+/* Other images are not written into a template to which its controller brings the pods by now: it would replace them. */
+TEST(test_resume_with_images_let_go) {
+        static const TestState rows[] = {
+                { STATEFUL, TURNED, .is_released = true, .pods = { OLD, NEW } },
+                { DAEMON, TURNED, .is_released = true, .pods = { OLD, NEW } },
+                { DEPLOYMENT, .is_released = true, .source = "B", .template = "A",
+                  .pods = { NEW, OLD } },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(view_done) TestView made = make_view(&rows[i]);
+                cleanup(json_object_put_p) json_object *images = parse("{'app': 'C'}");
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+                const RolloutRequest request = { .images = images, .by = "alice", .partition = -1 };
+
+                if (rollout_resume(&made.view, &request, &patch, &error) >= 0)
+                        fail_msg("row %zu: %s", i, json_to_text(patch));
+                assert_int_equal(error.kind, ERROR_CONFLICT);
+                assert_contains(error_message(&error), "has let its controller go on");
+        }
+}
+
 /* A strategy by which users have let its controller go on outlasts the way back. */
 TEST(test_resume_let_go) {
         static const struct {
