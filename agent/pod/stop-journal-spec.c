@@ -85,7 +85,8 @@ static int read_phase(const char *text, const JsonPath *path, void *ret, const v
 static const JsonField record_fields[] = {
         { "owner", JSON_STRING, .offset = offsetof(StopRecord, owner), .on_text = read_name },
         { "containerID", JSON_STRING, .offset = offsetof(StopRecord, container_id), .on_text = read_name },
-        /* Older versions had none. */
+        /* Older versions had none of these. */
+        { "container", JSON_STRING, .offset = offsetof(StopRecord, container), .on_text = read_optional_name },
         { "runtime", JSON_STRING, .offset = offsetof(StopRecord, runtime), .on_text = read_optional_name },
         { "boot", JSON_STRING, .offset = offsetof(StopRecord, boot_id), .on_text = read_optional_name },
         { "phase", JSON_WORD, .offset = offsetof(StopRecord, phase), .on_text = read_phase },
@@ -109,10 +110,11 @@ static void entry_done(StopEntry *entry) {
 static int format_record(const StopRecord *record, char **ret) {
         /* Names that stop_journal_can_name() accepts need no escapes. */
         return text_format(ret,
-                           "{\"owner\":\"%s\",\"containerID\":\"%s\",\"runtime\":\"%s\","
-                           "\"phase\":\"%s\",\"began\":%lld,\"deadline\":%lld,\"changed\":%lld,"
+                           "{\"owner\":\"%s\",\"containerID\":\"%s\",\"container\":\"%s\","
+                           "\"runtime\":\"%s\",\"phase\":\"%s\","
+                           "\"began\":%lld,\"deadline\":%lld,\"changed\":%lld,"
                            "\"boot\":\"%s\",\"uptime\":%lld}",
-                           record->owner, record->container_id, record->runtime,
+                           record->owner, record->container_id, record->container, record->runtime,
                            phases[record->phase], (long long) record->began_sec,
                            (long long) record->deadline_sec, (long long) record->changed_sec,
                            record->boot_id, (long long) record->uptime_sec);
@@ -128,10 +130,12 @@ static int copy_record(const StopRecord *record, StopEntry *ret) {
 
         entry.record.owner = strdup(record->owner);
         entry.record.container_id = strdup(record->container_id);
+        entry.record.container = copy_optional(record->container);
         entry.record.runtime = copy_optional(record->runtime);
         entry.record.boot_id = copy_optional(record->boot_id);
-        if (!entry.record.owner || !entry.record.container_id || !entry.record.runtime ||
-            !entry.record.boot_id || format_record(&entry.record, &entry.json) < 0) {
+        if (!entry.record.owner || !entry.record.container_id || !entry.record.container ||
+            !entry.record.runtime || !entry.record.boot_id ||
+            format_record(&entry.record, &entry.json) < 0) {
                 entry.json = NULL;
                 entry_done(&entry);
                 return -ENOMEM;

@@ -27,7 +27,8 @@ typedef enum StopPhase {
 typedef struct StopRecord {
         char *owner;
         char *container_id;
-        char *runtime; /* name of the runtime; "" or NULL: the chosen one */
+        char *container; /* name of the container; "" or NULL: not known */
+        char *runtime;   /* name of the runtime; "" or NULL: the chosen one */
         StopPhase phase;
         int64_t began_sec;    /* when the hook began, or the stop if there is no hook */
         int64_t deadline_sec; /* end of the grace period */

@@ -17,7 +17,7 @@
 #include "agent/pod/stop-journal-spec.h"
 
 #define FILE_NAME "stops.json"
-#define FILE_SIZE_MAX (1 << 20)
+#define FILE_SIZE_MAX (2 << 20)
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define WEEK_SEC ((int64_t) 7 * 24 * 60 * 60)
 
@@ -85,7 +85,7 @@ static int check_file(const StopJournal *journal, const struct stat *status, Err
                                  "%s: users other than its owner may write to it (mode %04o)",
                                  journal->path, (unsigned) status->st_mode & 07777);
         if (status->st_size > FILE_SIZE_MAX)
-                return refuse(journal, "larger than 1 MiB", reterr);
+                return refuse(journal, "larger than 2 MiB", reterr);
         return 0;
 }
 

@@ -358,6 +358,7 @@ static int stop_note(Stop *stop, const char *owner, StopPhase phase) {
         record = (StopRecord){
                 .owner = (char *) owner,
                 .container_id = stop->container_id,
+                .container = stop->container,
                 .runtime = (char *) stop_runtime_name(stop),
                 .phase = phase,
                 .began_sec = stop->began_nsec / NSEC_PER_SEC,
@@ -473,7 +474,8 @@ static void stop_set_begun(Stop *stop, int64_t began_nsec, int64_t grace_sec) {
         stop->deadline_usec = stop->began_usec + (uint64_t) grace_sec * USEC_PER_SEC;
 }
 
-static void stop_resume(Stop *stop, const StopRecord *record) {
+/* A container that has ended meanwhile does not say its name any more. */
+static int stop_resume(Stop *stop, const StopRecord *record) {
         int64_t left_sec;
         StopClock now;
 
@@ -483,6 +485,7 @@ static void stop_resume(Stop *stop, const StopRecord *record) {
         stop->has_hooked = true;
         stop_set_begun(stop, record->began_sec * NSEC_PER_SEC,
                        stop_plan_grace_sec(left_sec, NULL, NULL));
+        return text_set(&stop->container, record->container[0] ? record->container : NULL);
 }
 
 static int stop_begin_first(Stop *stop) {
@@ -1341,6 +1344,19 @@ const char *stops_find_owner(const Stops *stops, const char *owner, const char *
         return NULL;
 }
 
+const char *stops_find_stopped(const Stops *stops, const char *owner, const char *container) {
+        for (size_t i = stop_journal_count(stops->journal); i-- > 0;) {
+                const StopRecord *record = stop_journal_get(stops->journal, i);
+
+                if (strcmp(record->container, container) == 0 &&
+                    strcmp(record->owner, owner) == 0 &&
+                    stops_has_stopped(stops, owner, record->container_id))
+                        return record->container_id;
+        }
+
+        return NULL;
+}
+
 static bool is_waiting_for_runtime(const Stop *stop) {
         return stop->state == STOP_STATE_PARKED || stop->state == STOP_STATE_LOST;
 }
@@ -1395,7 +1411,7 @@ static int stops_resume(Stops *stops) {
                 if (r < 0)
                         return r;
 
-                stop_resume(stop, record);
+                r = stop_resume(stop, record);
                 stops_append(stops, stop);
         }
 

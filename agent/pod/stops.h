@@ -113,6 +113,10 @@ bool stops_has_stopped(const Stops *stops, const char *owner, const char *contai
  * until the stops change. */
 const char *stops_find_owner(const Stops *stops, const char *owner, const char *container_id);
 
+/* Finds the ID of the container of that name which this owner ended last; NULL: none. Borrowed until the
+ * stops change. */
+const char *stops_find_stopped(const Stops *stops, const char *owner, const char *container);
+
 /* Keeps the record that this owner has ended that container from being dropped after a week. From then
  * on it names the container new_id, which may be the same. Writes an unchanged one once a day at most. */
 int stops_keep(Stops *stops, const char *owner, const char *container_id, const char *new_id);

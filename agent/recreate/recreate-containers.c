@@ -77,7 +77,12 @@ static bool was_killed(const RuntimePod *pod, const RecreateContainer *container
                        const Stops *stops, const char *owner) {
         const char *id = container->context_id ? strstr(container->context_id, "://") : NULL;
         const RuntimeContainer *newest = pod ? runtime_pod_find(pod, container->name) : NULL;
+        const char *stopped = stops_find_stopped(stops, owner, container->name);
 
+        if (stopped && !is_running(pod, stopped))
+                return true;
+
+        /* Records of older versions do not name the container. */
         id = id ? id + strlen("://") : NULL;
         if (id && !is_running(pod, id) && stops_has_stopped(stops, owner, id))
                 return true;

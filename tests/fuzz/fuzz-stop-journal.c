@@ -21,6 +21,7 @@ static bool is_same_text(const char *a, const char *b) {
 
 static void check_same(const StopRecord *a, const StopRecord *b) {
         check(is_same_text(a->owner, b->owner) && is_same_text(a->container_id, b->container_id));
+        check(is_same_text(a->container, b->container));
         check(is_same_text(a->runtime, b->runtime) && is_same_text(a->boot_id, b->boot_id));
         check(a->phase == b->phase && a->began_sec == b->began_sec);
         check(a->deadline_sec == b->deadline_sec && a->changed_sec == b->changed_sec);

@@ -32,11 +32,13 @@ static void remove_journal(void) {
         (void) unlink(path);
 }
 
-/* A stop of this owner has ended that container, in this run of the agent or before; NULL: none. */
-static void stop(const char *id) {
+/* A stop of this owner has ended that container, in this run of the agent or before; NULL: none. Older
+ * versions have not noted its name, which is NULL then. */
+static void stop_named(const char *id, const char *name) {
         const StopRecord record = {
                 .owner = (char *) OWNER,
                 .container_id = (char *) id,
+                .container = (char *) name,
                 .phase = STOP_PHASE_STOPPED,
                 .changed_sec = (int64_t) time(NULL),
         };
@@ -52,6 +54,10 @@ static void stop(const char *id) {
         assert_int_equal(stops_new(&(StopsOptions){ .event = node.event, .state_dir = node.folder },
                                    &node.stops),
                          0);
+}
+
+static void stop(const char *id) {
+        stop_named(id, NULL);
 }
 
 static int set_up(void **state) {
@@ -156,6 +162,21 @@ TEST_ROWS_F(test_killed, kills, name, const struct KilledRow *row, void *unused)
              row->former ? exited(row->former) : none, 0);
         assert_int_equal(fact_of((RequestContainersView){ .now_usec = 0 }, 0).was_killed,
                          row->was_killed);
+}
+
+/* The kubelet has removed it, and the request names another one. */
+TEST_SET_UP(test_killed_and_removed) {
+        asked[0].context_id = (char *) "containerd://a1";
+        stop_named("a2", "side");
+        list(running("a3"), exited("a1"), 0);
+        assert_false(fact_of((RequestContainersView){ .now_usec = 0 }, 0).was_killed);
+        assert_true(fact_of((RequestContainersView){ .now_usec = 0 }, 1).was_killed);
+
+        stop_named("a2", "app");
+        list(running("a3"), exited("a1"), 0);
+        assert_true(fact_of((RequestContainersView){ .now_usec = 0 }, 0).was_killed);
+        list(running("a2"), none, 0);
+        assert_false(fact_of((RequestContainersView){ .now_usec = 0 }, 0).was_killed);
 }
 
 /* A container that the stop has ended counts as ended before the runtime says so. */

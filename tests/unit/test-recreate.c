@@ -1238,6 +1238,28 @@ TEST_SET_UP(test_crash) {
         assert_string_equal(stop_id(), "s1");
 }
 
+/* Killed between the stop and the report, too. The container that was stopped is not the one that the
+ * request names, and the kubelet has removed it before the agent is back. */
+TEST_SET_UP(test_crash_and_container_gone) {
+        fake_container_end(&fake_runtime.containers[0]);
+        come_back(0, "a2");
+        create(PREPARED("r", "'strategy':{'forceRecreate':true,'orderedRecreate':true},"));
+        assert_string_equal(stop_id(), "a2");
+        node.refused = "isKilled";
+        node.refused_code = 503;
+        stop_end(STOP_STOPPED, NULL);
+        assert_string_equal(states(0), "Pending Pending");
+
+        end_agent();
+        node.refused = NULL;
+        fake_runtime_container("a2")->id = NULL;
+        come_back(0, "a3");
+        begin_agent();
+        settle();
+        assert_string_equal(states(0), "Succeeded! Pending");
+        assert_string_equal(stop_id(), "s1");
+}
+
 TEST_SET_UP(test_runtime_unknown) {
         create(REQUEST("r", LABELS, "",
                        "{'name':'app','statusContext':{'containerID':'docker://a1'}}"));

@@ -54,6 +54,7 @@ static void set(StopJournal *journal, const char *owner, const char *id, StopPha
                                    &(StopRecord){
                                            .owner = (char *) owner,
                                            .container_id = (char *) id,
+                                           .container = (char *) "app",
                                            .runtime = (char *) "containerd",
                                            .phase = phase,
                                            .began_sec = now - 1,
@@ -102,6 +103,7 @@ TEST_SET_UP(test_round_trip) {
         assert_int_equal(record->began_sec, now + 1);
         assert_int_equal(record->uptime_sec, 77);
         assert_string_equal(record->boot_id, "b-1");
+        assert_string_equal(record->container, "app");
         assert_string_equal(record->runtime, "containerd");
         record = stop_journal_find(journal, "recreate/u", "c1");
         assert_int_equal(record->phase, STOP_PHASE_STOPPED);
@@ -222,6 +224,7 @@ TEST(test_largest) {
         const StopRecord record = {
                 .owner = name,
                 .container_id = name,
+                .container = name,
                 .runtime = name,
                 .phase = STOP_PHASE_STOPPING,
                 .began_sec = 9999999999,
@@ -239,7 +242,7 @@ TEST(test_largest) {
                 assert_ok(stop_entries_add(&entries, &record));
         }
         assert_ok(stop_journal_spec_format(&entries, &text, &size));
-        assert_true(size <= 1 << 20);
+        assert_true(size <= 2 << 20);
         assert_ok(stop_journal_spec_parse(text, size, &again, NULL));
         assert_int_equal(again.n_items, STOP_RECORDS_MAX);
         stop_entries_done(&entries);
@@ -260,6 +263,7 @@ TEST_SET_UP(test_older_file) {
         record = stop_journal_find(journal, "metadata", "c1");
         assert_non_null(record);
         assert_int_equal(record->began_sec, 9999999969);
+        assert_string_equal(record->container, "");
         assert_string_equal(record->runtime, "");
         assert_string_equal(record->boot_id, "");
         stop_journal_free(journal);
@@ -287,6 +291,8 @@ static const struct Bad {
           "stops[0]: a time is missing, or before 1970" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES) "," ENTRY("a", "c", "hook", TIMES)),
           "stops[1]: is there twice" },
+        { FILE_OF(ENTRY("a", "c", "hook", TIMES ",\"container\":\"a b\"")),
+          "stops[0]: container cannot be \"a b\"" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES ",\"runtime\":\"a b\"")),
           "stops[0]: runtime cannot be \"a b\"" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES ",\"boot\":\"a b\"")),
@@ -307,15 +313,15 @@ static void assert_unusable(const char *why) {
 }
 
 TEST_SET_UP(test_bad_files) {
-        char *large = calloc(1, (1 << 20) + 1);
+        char *large = calloc(1, (2 << 20) + 1);
         StopJournal *journal;
 
         for (size_t i = 0; i < N_ELEMENTS(bad); i++) {
                 write_file(bad[i].text, strlen(bad[i].text));
                 assert_unusable(bad[i].why);
         }
-        write_file(large, (1 << 20) + 1);
-        assert_unusable("larger than 1 MiB");
+        write_file(large, (2 << 20) + 1);
+        assert_unusable("larger than 2 MiB");
         free(large);
 
         /* It is begun anew. */

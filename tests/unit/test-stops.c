@@ -390,6 +390,9 @@ TEST_F(test_stopped, Fixture *f) {
         assert_int_equal(stops_n_running(f->stops), 0);
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
         assert_false(stops_has_stopped(f->stops, "other", "c1"));
+        assert_string_equal(stops_find_stopped(f->stops, "metadata", "app"), "c1");
+        assert_null(stops_find_stopped(f->stops, "other", "app"));
+        assert_null(stops_find_stopped(f->stops, "metadata", "db"));
 
         /* In the next run, too. */
         stops_free(f->stops);
@@ -1006,6 +1009,7 @@ static StopRecord record_of(StopPhase phase, int64_t deadline_sec, int64_t chang
         return (StopRecord){
                 .owner = (char *) "metadata",
                 .container_id = (char *) "c1",
+                .container = (char *) "app",
                 .phase = phase,
                 .began_sec = changed_sec,
                 .deadline_sec = deadline_sec,
@@ -1290,6 +1294,7 @@ TEST_F(test_killed_and_ended, Fixture *f) {
                 }
                 wait_until_over(f);
                 assert_int_equal(stops_has_stopped(f->stops, "metadata", "c1"), i != 1);
+                assert_int_equal(stops_find_stopped(f->stops, "metadata", "app") != NULL, i != 1);
                 assert_int_equal(fake_runtime_count("StopContainer"), 0);
         }
 }
@@ -1308,6 +1313,7 @@ TEST_F(test_killed_and_has_stopped, Fixture *f) {
                 assert_false(stops_has_stopped(f->stops, "recreate/u", "c1"));
                 add(f, &owner);
                 assert_int_equal(stops_has_stopped(f->stops, "metadata", "c1"), i == 2);
+                assert_int_equal(stops_find_stopped(f->stops, "metadata", "app") != NULL, i == 2);
                 stop_leave(owner.stop);
                 assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
         }
