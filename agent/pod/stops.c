@@ -95,6 +95,7 @@ struct Stop {
         bool is_overtaken; /* another stop of the container has begun since the inspection */
         bool is_resumed;   /* begun by a previous run of the agent; has no owner yet */
         bool is_accepted;  /* the runtime has answered that it has stopped it */
+        bool is_refused;   /* the runtime has answered that it does not; neither: no answer */
         unsigned n_refusals, n_silences; /* numbers in a row */
 
         /* Findings of the inspection; absent texts are NULL. */
@@ -853,6 +854,7 @@ static int on_stopped(const void *reply, const Error *error, void *userdata) {
         int r = 0;
 
         stop->is_accepted = !error;
+        stop->is_refused = error && !stop_plan_is_silence(error->kind);
         if (error && !stop_client(stop)) {
                 r = stop_miss_runtime(stop, &event);
         } else if (error) {
@@ -925,8 +927,8 @@ static int on_status(const void *reply, const Error *error, void *userdata) {
         if (!error)
                 r = event_of_status(stop, reply, &event);
         else if (error->kind == ERROR_NOT_FOUND)
-                event = event_over(stop, stop->is_accepted || stop->is_resumed ? STOP_STOPPED
-                                                                               : STOP_GONE);
+                event = event_over(stop, stop->is_refused && !stop->is_resumed ? STOP_GONE
+                                                                               : STOP_STOPPED);
         else
                 r = event_of_error(stop, error, &event);
         stop->call = rpc_call_unref(stop->call);

@@ -906,22 +906,35 @@ TEST_F(test_clock_is_set_back, Fixture *f) {
         assert_done(&owner, STOP_STOPPED, "");
 }
 
-/* The kubelet has removed the stopped container. */
-TEST_F(test_removed, Fixture *f) {
-        for (int is_refused = 0; is_refused < 2; is_refused++) {
-                Owner owner = { .says = 1 };
+/* The kubelet has removed the stopped container. Only a runtime that has refused did not stop it. */
+static const struct RemovedRow {
+        const char *name;
+        ErrorKind answer; /* answer to the stop; ERROR_NONE: done */
+        bool is_away;
+        StopResult result;
+} removals[] = {
+        { "stopped", ERROR_NONE, false, STOP_STOPPED },
+        { "refused", ERROR_INTERNAL, false, STOP_GONE },
+        { "no answer in time", ERROR_TIMEOUT, false, STOP_STOPPED },
+        { "the runtime has restarted", ERROR_UNAVAILABLE, true, STOP_STOPPED },
+};
 
-                add(f, &owner);
-                answer_list(RUNNING);
-                if (is_refused)
-                        refuse("StopContainer", ERROR_INTERNAL, "no");
-                else
-                        answer_stop();
-                fake_runtime.containers[0].id = NULL;
-                assert_true(fake_runtime_serve("ContainerStatus"));
-                assert_done(&owner, is_refused ? STOP_GONE : STOP_STOPPED, "");
-                assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
+TEST_ROWS_F(test_removed, removals, name, const struct RemovedRow *row, Fixture *f) {
+        Owner owner = { .says = 1 };
+
+        begin(f, &owner);
+        if (row->is_away) {
+                lose_runtime(&owner);
+                find_runtime(f);
+        } else if (row->answer != ERROR_NONE) {
+                refuse("StopContainer", row->answer, "no");
+        } else {
+                answer_stop();
         }
+        (void) wait_for_call("ContainerStatus");
+        fake_runtime.containers[0].id = NULL;
+        assert_true(fake_runtime_serve("ContainerStatus"));
+        assert_done(&owner, row->result, "");
 }
 
 TEST_F(test_refused, Fixture *f) {
