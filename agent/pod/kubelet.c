@@ -22,7 +22,9 @@
 #define LEASE_USEC ((uint64_t) 1400 * 1000) /* with CONNECT_USEC less than 2 s */
 #define KEEP_USEC ((uint64_t) 500 * 1000)
 #define SEEK_USEC \
-        ((uint64_t) 30 * 1000 * 1000) /* pause before the next connect, until the first success */
+        ((uint64_t) 30 * 1000 * 1000) /* pause before the next connect, until one succeeds */
+/* Longer than a Lease is valid: that of a kubelet that has gone with its address has expired. */
+#define DOUBT_USEC ((uint64_t) 60 * 1000 * 1000)
 #define REPLY_SIZE_MAX 65536
 #define NEVER_SEC INT64_MIN
 #define LEASE_DURATION_SEC 40 /* validity of a Lease that names no duration */
@@ -47,8 +49,9 @@ struct Kubelet {
         char *text; /* the address, for people */
         bool has_address;
         TcpAddress address;
-        char *lease_path; /* NULL: no address */
-        bool was_alive;   /* the address has accepted a connection, once */
+        char *lease_path;      /* NULL: no address */
+        bool was_alive;        /* the address has accepted a connection, once */
+        uint64_t refused_usec; /* since when it accepts none any more; 0: it does, or never has */
         Timer seek;
         KubeletQuestion *questions;
 
@@ -142,6 +145,12 @@ static int answer_by_lease(Kubelet *kubelet, const Lease *lease) {
         return kubelet_answer(kubelet, KUBELET_AWAY, why);
 }
 
+/* Where the address has answered before, a kubelet without a Lease is away rather than elsewhere. */
+static int answer_without_lease(Kubelet *kubelet) {
+        return kubelet->was_alive ? answer_away(kubelet)
+                                  : kubelet_answer(kubelet, KUBELET_UNKNOWN, NULL);
+}
+
 static int on_lease(const KubeReply *reply, const Error *error, void *userdata) {
         cleanup(error_done) Error ignored = ERROR_INIT;
         Kubelet *kubelet = userdata;
@@ -152,7 +161,7 @@ static int on_lease(const KubeReply *reply, const Error *error, void *userdata) 
                 r = lease_parse(reply->body, reply->size, &lease, &ignored);
         kubelet->call = kube_call_unref(kubelet->call);
         if (error || ignored.kind != ERROR_NONE)
-                return kubelet_answer(kubelet, KUBELET_UNKNOWN, NULL);
+                return answer_without_lease(kubelet);
 
         return r < 0 ? r : answer_by_lease(kubelet, &lease);
 }
@@ -169,24 +178,37 @@ static int kubelet_ask_lease(Kubelet *kubelet) {
         };
 
         if (!kubelet->lease_path)
-                return kubelet_answer(kubelet, KUBELET_UNKNOWN, NULL);
+                return answer_without_lease(kubelet);
 
         return kube_call(kubelet->client, &request, &kubelet->call);
 }
 
-/* An address that never accepted a connection may be the wrong one. */
+static int on_refused(Kubelet *kubelet) {
+        uint64_t now_usec = loop_now_usec(kubelet->event);
+        int r = 0;
+
+        if (kubelet->was_alive && kubelet->refused_usec == 0) {
+                kubelet->refused_usec = now_usec;
+                r = timer_start(&kubelet->seek, SEEK_USEC);
+        }
+        if (r < 0 || !kubelet->questions)
+                return r;
+
+        /* An address that never accepted a connection, or has not for long, may be the wrong one. */
+        return kubelet->was_alive && now_usec - kubelet->refused_usec < DOUBT_USEC
+                       ? answer_away(kubelet)
+                       : kubelet_ask_lease(kubelet);
+}
+
 static int on_connected(int number, void *userdata) {
         Kubelet *kubelet = userdata;
 
         kubelet->connect = tcp_connect_free(kubelet->connect);
-        if (number != 0 && !kubelet->questions)
-                return 0;
-        if (number != 0 && !kubelet->was_alive)
-                return kubelet_ask_lease(kubelet);
         if (number != 0)
-                return answer_away(kubelet);
+                return on_refused(kubelet);
 
         kubelet->was_alive = true;
+        kubelet->refused_usec = 0;
         return kubelet_answer(kubelet, KUBELET_ALIVE, NULL);
 }
 
@@ -200,13 +222,13 @@ static int kubelet_try(Kubelet *kubelet) {
                            &kubelet->connect);
 }
 
-/* If the address has never accepted a connection, the kubelet may be down or serve its health
- * elsewhere. So the agent tries to connect before the first question. */
+/* If the address accepts no connection, the kubelet may be down or serve its health elsewhere. So the agent tries to
+ * connect before the first question, and until it succeeds. */
 static int on_seek(void *userdata) {
         Kubelet *kubelet = userdata;
         int r;
 
-        if (kubelet->was_alive)
+        if (kubelet->was_alive && kubelet->refused_usec == 0)
                 return 0;
 
         r = timer_start(&kubelet->seek, SEEK_USEC);

@@ -5,9 +5,10 @@
  * Finds out whether a kubelet runs that would start a container again
  *
  * The kubelet is alive if the address of its health server (127.0.0.1:10248 by default) accepts
- * connections, which the agent tries from its start on. If it never has accepted one, the kubelet may
- * serve its health elsewhere or not at all; then its Lease decides, if there is an API server. The
- * kubelet renews the Lease every 10 s, and it expires after 40 s.
+ * connections, which the agent tries from its start on. If it never has accepted one, or none for a
+ * minute, the kubelet may serve its health elsewhere or not at all, perhaps since its configuration was
+ * changed; then its Lease decides, if there is an API server. The kubelet renews the Lease every 10 s, and
+ * it expires after 40 s.
  */
 
 #include <systemd/sd-event.h>

@@ -305,6 +305,58 @@ static void answer_lease(const struct LeaseCase *c) {
         assert_ok(fake_kube_answer(c->code, body));
 }
 
+/* A kubelet whose health address has changed since it answered. */
+static const struct MoveRow {
+        const char *name;
+        bool has_returned; /* in between, for a moment */
+        bool has_client;
+        int age_sec, code; /* of the Lease; 0: it is not asked for */
+        KubeletState state;
+} move_rows[] = {
+        { "elsewhere", false, true, 5, 200, KUBELET_ALIVE },
+        { "gone", false, true, 70, 200, KUBELET_AWAY },
+        { "no right to read the Lease", false, true, 0, 403, KUBELET_AWAY },
+        { "no API server", false, false, 0, 0, KUBELET_AWAY },
+        { "gone again a moment ago", true, true, 0, 0, KUBELET_AWAY },
+};
+
+TEST_ROWS(test_moves, move_rows, name, const struct MoveRow *row) {
+        const struct LeaseCase lease = { row->age_sec, row->code,
+                                         "{\"spec\":{\"renewTime\":\"%s\"}}", row->state, "" };
+        Asker asker = { 0 };
+        char address[32];
+        uint16_t port = 0;
+        Kubelet *kubelet;
+        int fd = serve(&port);
+
+        fake_kube_open();
+        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+        kubelet = open_kubelet(address, row->has_client);
+        assert_answer(kubelet, &asker, KUBELET_ALIVE);
+        close(fd);
+        pass_time();
+        assert_answer(kubelet, &asker, KUBELET_AWAY);
+
+        if (row->has_returned)
+                fd = serve(&port);
+        fake_clock_pass(fake_kube.event, 30000000);
+        fake_clock_pass(fake_kube.event, 0);
+        if (row->has_returned)
+                close(fd);
+        fake_clock_pass(fake_kube.event, 30000000);
+        pass_time();
+        assert_int_equal(fake_kube.n_begun, 0);
+        ask(kubelet, &asker);
+        if (row->code != 0) {
+                wait_for_call();
+                answer_lease(&lease);
+        }
+        wait_for(&asker, 3);
+        assert_int_equal(asker.state, row->state);
+        kubelet_free(kubelet);
+        close_world();
+}
+
 /* No kubelet ever answered: its address refuses, or there is none. */
 TEST(test_lease) {
         for (size_t i = 0; i < 2 * N_ELEMENTS(lease_cases); i++) {
