@@ -217,11 +217,13 @@ TEST(test_depth) {
 TEST(test_number_of_values) {
         cleanup(free_p) char *json = repeat("[1", ",1", DOCUMENTS_VALUES_MAX - 2, "]");
         cleanup(free_p) char *yaml = repeat("", "- 1\n", DOCUMENTS_VALUES_MAX - 1, "");
+        cleanup(free_p) char *aliases = repeat("- &a 1\n", "- *a\n", DOCUMENTS_VALUES_MAX - 2, "");
         cleanup(free_p) char *more_json = repeat("[1", ",1", DOCUMENTS_VALUES_MAX, "]");
         cleanup(free_p) char *more_yaml = repeat("", "- 1\n", DOCUMENTS_VALUES_MAX, "");
 
         assert_taken(json, strlen(json));
         assert_taken(yaml, strlen(yaml));
+        assert_taken(aliases, strlen(aliases));
         assert_refused(more_json, strlen(more_json), "has more than 200000 values");
         assert_refused(more_yaml, strlen(more_yaml),
                        "line 200000, column 3: more than 200000 values");
