@@ -76,6 +76,7 @@ TEST(test_annotations) {
 
         assert_true(old->is_drained);
         assert_int_equal(old->drained_at, 120);
+        assert_null(old->bad_drain);
         assert_int_equal(old->n_snapshot, 1);
         assert_string_equal(old->snapshot[0].container_id, "x://a2");
         assert_true(!new->is_drained &&new->n_snapshot == 0);
