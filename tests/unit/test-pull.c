@@ -341,6 +341,7 @@ TEST_F(test_is_there, Fixture *fixture) {
         fake_runtime_answer_status(ID);
         assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
         assert_true(pull_status(fixture->pull)->was_present);
+        assert_true(pull_status(fixture->pull)->is_counted);
         assert_slots(fixture, 0, 0);
         assert_int_equal(fake_runtime_n_asked("PullImage"), 0);
 }
