@@ -220,8 +220,7 @@ static const char *find_reference(const Verify *verify, const RuntimePod *pod,
                 verify->api_pods ? pods_find(verify->api_pods, pod->namespace, pod->name) : NULL;
         const PodContainer *state;
 
-        if (!api_pod ||
-            (strcmp(api_pod->runtime_uid, pod->uid) != 0 && strcmp(api_pod->uid, pod->uid) != 0))
+        if (!api_pod || strcmp(api_pod->runtime_uid, pod->uid) != 0)
                 return remembered(verify, container);
 
         state = pod_find(api_pod, container->name);

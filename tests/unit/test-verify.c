@@ -202,6 +202,19 @@ TEST_F(test_with_server, Fixture *fixture) {
         assert_string_equal(fixture->references[0], "nginx:1");
 }
 
+TEST_F(test_static_pod, Fixture *fixture) {
+        pod_server_show(&(ShownPod){
+                .uid = "later",
+                .runtime_uid = "web",
+                .containers = { { .name = "a", .image = "nginx:2" } },
+                .n_containers = 1,
+        });
+        add(0, "web", "a", "nginx:1", ID_A);
+        begin(fixture, true, "web");
+        run_runtime();
+        assert_string_equal(fixture->references[0], "nginx:2");
+}
+
 TEST_F(test_not_found, Fixture *fixture) {
         begin(fixture, false, "none");
         run_runtime();
