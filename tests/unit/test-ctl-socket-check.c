@@ -102,6 +102,8 @@ TEST_SET_UP(test_diagnosis_without_the_agent) {
         assert_int_equal(diagnosis.response.n_problems, 2);
         assert_string_equal(diagnosis.response.problems[0]->message, "cannot reach inplaced");
         assert_string_equal(diagnosis.response.problems[1]->subject, "container runtime");
+        assert_string_equal(diagnosis.response.problems[1]->message,
+                            "none listens on the usual sockets");
 
         served = make_socket(SERVED_NAME);
         doctor_local_diagnose(sockets, &error, &diagnosis);
