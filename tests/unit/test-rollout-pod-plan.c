@@ -21,7 +21,8 @@
 #define UNREADY_SINCE(time) "{'type': 'Ready', 'status': 'False', 'lastTransitionTime': '" time "'}"
 #define CONTAINERS_READY "{'type': 'ContainersReady', 'status': 'True'}"
 #define GATE ", 'readinessGates': [{'conditionType': 'inplaced.io/Ready'}]"
-#define VOLUME ", 'volumes': [{'name': 'data', 'image': {'reference': 'V'}}]"
+#define VOLUME \
+        ", 'volumes': [{'name': 'tmp', 'emptyDir': {}}, {'name': 'data', 'image': {'reference': 'V'}}]"
 #define OPEN "{'type': 'inplaced.io/Ready', 'status': 'True'}"
 #define OPEN_SINCE(time) \
         "{'type': 'inplaced.io/Ready', 'status': 'True', 'lastTransitionTime': '" time "'}"
