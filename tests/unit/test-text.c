@@ -65,6 +65,7 @@ TEST(test_stream) {
         assert_int_equal(size, 1);
         fputs("bc", stream);
         assert_int_equal(ftell(stream), 3);
+        assert_int_equal(fseek(stream, 0, SEEK_SET), -1);
         assert_ok(text_close(stream, &text));
         assert_string_equal(text, "abc");
         assert_int_equal(size, 3);
