@@ -87,6 +87,7 @@ def test_each_kind_reports_what_it_finds(node_agent, requested, server_pod):
             probe("m#http", httpGet={"port": 8080, "path": "/page", "scheme": "HTTP"}),
             probe("m#tcp", tcpSocket={"port": 8080}),
             probe("m#closed", tcpSocket={"port": 8081}),
+            probe("m#later", tcpSocket={"port": 8080}, initialDelaySeconds=3600),
         )
     )
     requested.wait_state(pod, "m#exec", "Failed", "bad")
@@ -110,12 +111,13 @@ def test_each_kind_reports_what_it_finds(node_agent, requested, server_pod):
     assert failed["type"] == "Warning"
     assert pod.wait_event("KruiseProbeSucceeded")["type"] == "Normal"
     shown = json.loads(node_agent.ctl("probes", pod.name, "-o", "json").stdout)["probes"]
-    assert [one["name"] for one in shown] == ["m#closed", "m#exec", "m#http", "m#tcp"]
+    assert [one["name"] for one in shown] == ["m#closed", "m#exec", "m#http", "m#later", "m#tcp"]
     assert shown[1]["state"] == "Succeeded" and shown[1]["message"] == "hello"
     assert shown[1]["kind"] == "exec" and shown[1]["runs"] > 0
     table = node_agent.ctl("probes").stdout.splitlines()
     assert table[0].split() == [*("NAMESPACE", "POD", "CONTAINER", "PROBE", "STATE"), "SINCE", "TOOK", "MESSAGE"]
     assert table[1].split()[:5] == ["default", pod.name, "main", "m#closed", "Failed"]
+    assert table[4].split()[3::3] == ["m#later", "-"]  # it has not taken any time yet
     assert node_agent.ctl("probes", "no-such-pod").returncode == 1
     metrics = node_agent.metrics()
     assert metrics.get_value("inplaced_probes", state="failed") == 2
