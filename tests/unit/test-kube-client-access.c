@@ -4,6 +4,8 @@
  * Requests to the API server: credentials, connections, and servers that come and go
  */
 
+#include <sys/resource.h>
+
 #include "tests/unit/kube-client-fixture.h"
 #include "tests/unit/unit.h"
 
@@ -303,6 +305,27 @@ TEST_F(test_wrong_server, Fixture *f) {
                 assert_int_equal(ask.kind, ERROR_INVALID);
                 ask_done(&ask);
         }
+}
+
+/* It ends the request, not the agent: a descriptor may be free for the next one. */
+TEST_F(test_lack_of_descriptors, Fixture *f) {
+        Ask before = {}, lacking = {}, after = {};
+        struct rlimit limit, none;
+
+        assert_ok(getrlimit(RLIMIT_NOFILE, &limit));
+        none = limit;
+        none.rlim_cur = 0; /* not even those are free that the last connection had */
+        exchange(f, &before, "200 OK", "{}");
+        the_access.credentials.generation++;
+        ask_send(f, &lacking, &(KubeRequest){ .verb = "get" });
+        assert_ok(setrlimit(RLIMIT_NOFILE, &none));
+        RUN_UNTIL(f, lacking.n_replied);
+        assert_ok(setrlimit(RLIMIT_NOFILE, &limit));
+        assert_contains(lacking.message, "no file descriptor is free");
+        assert_int_equal(lacking.kind, ERROR_UNAVAILABLE);
+        ask_done(&lacking);
+
+        exchange(f, &after, "200 OK", "{}");
 }
 
 TEST_F(test_target, Fixture *f) {
