@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -18,7 +19,7 @@ import pytest
 
 from declared import *  # noqa: F403
 from fake import api_faults
-from fake.api_proxy import ApiProxy
+from fake.api_proxy import ApiProxy, Exchange
 from fake.tcp_proxy import TcpProxy
 from rollouts import *  # noqa: F403
 from lab.hollow_pods import HollowPods
@@ -439,6 +440,33 @@ def test_update_that_begins_meanwhile(cluster, restarter, make_user, images, inp
             assert update.wait(RUNS) == 0, update.communicate()
         wait_values(workload, "2")
     assert [reason for reason, _ in said(workload) if reason.endswith("Failed")] == []
+
+
+def test_declared_update_without_a_record(cluster, policy, make_user, images, by_proxy, proxy):
+    """It comes first, also while it cannot write its record yet, and its containers get the value."""
+    path = make_config(cluster, "declared", VALUE="1")
+    workload = make_user(env=from_key("declared", "VALUE"))
+    declare(workload)
+    may_begin = threading.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        await asyncio.to_thread(may_begin.wait, RUNS)
+        await exchange.pass_on(await exchange.ask())
+
+    written = f"^PATCH {workload.path}[?]"
+    proxy.on(written, hold)
+    restarting_too = "--restart-on-config-change", "--config-delay", "2s"
+    with none_replaced(workload), leading(cluster, by_proxy, *restarting_too):
+        wait_known(cluster, path)
+        wait_old(workload)
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_until(lambda: proxy.requests(written), RUNS, "the first write", 0.05)
+        with none_restarts(workload):
+            change(cluster, path, VALUE="2")
+        may_begin.set()
+        wait_updated(workload, images[1])
+        wait_values(workload, "2")
+    assert restarts(workload) == [1] * workload.n_pods
 
 
 def test_open_update_that_cannot_be_read(cluster, robot, make_user, images, inplace, folder):
