@@ -149,13 +149,20 @@ static int shown_image(const char *key, const char *digest, char **ret) {
         return r < 0 ? r : image_ref_join(name, digest ?: image_ref_tag_or_digest(&ref), ret);
 }
 
-static int on_wait(const PodWait *wait, void *userdata) {
-        Draft *draft = userdata;
-        Waited *waited;
+/* Returns the index of the image; draft->n_images: no pod waits for it. */
+static size_t draft_find(const Draft *draft, const char *key) {
         size_t i = 0;
 
-        while (i < draft->n_images && strcmp(draft->images[i].key, wait->key) != 0)
+        while (i < draft->n_images && strcmp(draft->images[i].key, key) != 0)
                 i++;
+        return i;
+}
+
+static int on_wait(const PodWait *wait, void *userdata) {
+        Draft *draft = userdata;
+        size_t i = draft_find(draft, wait->key);
+        Waited *waited;
+
         if (i == draft->n_images) {
                 cleanup(free_p) char *shown = NULL;
 
@@ -310,6 +317,7 @@ static bool is_under_way(const Image *image) {
 
 static int draft_add_own(Draft *draft, const Image *image) {
         const ImageStatus *status = image_status(image);
+        const size_t waited = draft_find(draft, image_key(image));
         Entry *entry = draft_add(draft);
         int r;
 
@@ -319,10 +327,8 @@ static int draft_add_own(Draft *draft, const Image *image) {
         if (r < 0)
                 return r;
 
-        for (size_t i = 0; i < draft->n_images; i++)
-                if (!draft->waited[i].has_pull &&
-                    strcmp(draft->images[i].key, image_key(image)) == 0)
-                        entry_set_pods(entry, &draft->waited[i]);
+        if (waited < draft->n_images && !draft->waited[waited].has_pull)
+                entry_set_pods(entry, &draft->waited[waited]);
         entry->message.image = entry->image;
         entry->message.requested_by = entry->requested.words;
         entry->message.n_requested_by = entry->requested.n_words;

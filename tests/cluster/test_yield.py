@@ -14,6 +14,7 @@ from lab import sanitizers
 from lab.kubelet import is_ready
 from lab.node_image import NodeImage
 from lab.pod import container
+from lab.pulls import Pulls
 from lab.wait import stretch, wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -139,12 +140,15 @@ def test_person_waits_too(start_node_agent, make_pod, line, add_image):
 
 
 def test_same_image_goes_on(start_node_agent, make_pod, line, add_image, preload):
-    """A pod may wait for an image that the agent is pulling: that pull goes on, the other pauses."""
+    """A pod may wait for an image that the agent is pulling: that pull goes on, with the pod beside it; the other pauses."""
     node_image, images = preload
-    start_node_agent()
+    agent = start_node_agent()
     (first, first_name), (_, second_name) = images
     wait_under_way(line, first_name, second_name)
     pod = make_pod(container("main", first.reference), must_wait=False)
+    with Pulls(agent) as pulls:
+        pull = pulls.wait(first.reference, lambda pull: pull.pods)
+    assert list(pull.pods) == [f"default/{pod.name}"] and pull.requested_by
     node_image.wait_status(images[1][0].reference, "Waiting")
     began = time.monotonic()
     pod.wait(is_ready, 60 * SLOWLY)
