@@ -28,6 +28,7 @@ static const struct WholeRow {
         { "[{\"a\":\"" QUOTED QUOTED QUOTED QUOTED QUOTED QUOTED QUOTED QUOTED "\"},7,{\"b\":8},9]" },
         { "{\"" TEN TEN TEN TEN TEN "\":0,\"a\":[]}" },
         { "[0." TEN TEN TEN TEN TEN ",1]" },
+        { "[\"x\",0." TEN TEN TEN ",1]" },
         { "[[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34],35]" },
         { "{\"a\":null,\"b\":[null,{\"c\":null}],\"d\":1}" },
 };
