@@ -352,19 +352,23 @@ TEST_F(test_restart_ends_for_an_update, Controller *controller) {
 static const struct BudgetRow {
         const char *name;
         const char *budget;
+        const char *first, *second; /* workloads in the order in which they restart */
         bool is_shared;
 } budget_rows[] = {
-        { "no budget", NULL, false },
-        { "of one workload", "{'app':'web'}", false },
-        { "of both", "{'part':'web'}", true },
+        { "no budget", NULL, "db", "web", false },
+        { "of one workload", "{'app':'web'}", "db", "web", false },
+        { "of both", "{'part':'web'}", "db", "web", true },
+        { "of both, in another order than by name", "{'part':'web'}", "web", "db", true },
 };
 
 /* A change that two workloads use: the budget would allow each of them its pod. */
 TEST_ROWS_F(test_workloads_of_one_budget, budget_rows, name, const struct BudgetRow *row,
             Controller *controller) {
+        char first[64];
+
         server.budget = row->budget;
-        show_pod_of(controller, "db", "c", /* is_gone= */ false);
-        show_pod_of(controller, "web", "d", /* is_gone= */ false);
+        show_pod_of(controller, row->first, "c", /* is_gone= */ false);
+        show_pod_of(controller, row->second, "d", /* is_gone= */ false);
         turn(controller);
         server.value++;
         change_map(controller, "c");
@@ -377,8 +381,9 @@ TEST_ROWS_F(test_workloads_of_one_budget, budget_rows, name, const struct Budget
         turn(controller);
         assert_int_equal(server.n_begun, row->is_shared ? 1 : 2);
 
-        assert_ok(config_restarts_end(controller->restarts, "statefulset.apps/db", "shop"));
-        show_pod_of(controller, "db", "c", /* is_gone= */ true);
+        (void) snprintf(first, sizeof(first), "statefulset.apps/%s", row->first);
+        assert_ok(config_restarts_end(controller->restarts, first, "shop"));
+        show_pod_of(controller, row->first, "c", /* is_gone= */ true);
         server.now_sec += 60;
         turn(controller);
         assert_int_equal(server.n_begun, 2);
