@@ -474,6 +474,18 @@ TEST_F(test_news_before_the_answer, Fixture *fixture) {
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
+/* The new labels may come with a tag that has to leave. */
+TEST_F(test_news_before_the_answer_about_labels, Fixture *fixture) {
+        start(fixture, MSEC, NEVER_USEC);
+        show(fixture, "7", OURS, "");
+        find_node(fixture);
+        expect(fixture, "PATCH", OBJECT_PATH);
+        show_finished(fixture, "8", time(NULL) - 60, 30);
+        expect_nothing_new(fixture, "PATCH");
+        answer(fixture, 200, "{}");
+        expect_tidying(fixture, "8");
+}
+
 /* The patch has worked although its answer was lost: there is nothing to try again. */
 TEST_F(test_answer_to_a_patch_is_lost, Fixture *fixture) {
         start(fixture, MSEC, NEVER_USEC);
