@@ -8,7 +8,9 @@ import os
 import signal
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 import yaml
 
@@ -484,6 +486,34 @@ def test_socket_of_another_program(agent, runtime, command):
     assert ran.returncode == 1 and len(ran.stderr.splitlines()) == 1
     assert f"the server at {runtime.socket} is not inplaced" in ran.stderr
     assert "check --socket" in ran.stderr
+
+
+class _Refusing(grpc.GenericRpcHandler):
+    """Refuses each call as unknown, in these words."""
+
+    def __init__(self, words):
+        self._words = words
+
+    def service(self, handler_call_details):
+        return grpc.unary_unary_rpc_method_handler(
+            lambda _request, context: context.abort(grpc.StatusCode.UNIMPLEMENTED, self._words)
+        )
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_agent_of_another_version(agent, folder, command):
+    """A command whose method the agent does not know names the cause."""
+    with grpc.insecure_channel(f"unix:{agent.socket}") as channel, pytest.raises(grpc.RpcError) as error:
+        channel.unary_unary("/inplaced.v1.Node/Newer")(b"")
+    server = grpc.server(ThreadPoolExecutor(1), [_Refusing(error.value.details())])
+    older = folder.path / "older.sock"
+    server.add_insecure_port(f"unix:{older}")
+    server.start()
+    ran = agent.ctl(f"--socket={older}", *command)
+    server.stop(None)
+    assert ran.returncode == 1
+    said = f"inplaced at {older} does not know this command; are both of the same version? try: inplacectl version"
+    assert ran.stderr == f"inplacectl: {said}\n"
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
