@@ -14,6 +14,7 @@ import pytest
 from fake import behaviours
 from lab.documents import node_image, write_whole
 from lab.preload import Preload
+from lab.trouble import the_complaint
 from lab.wait import wait_until
 
 _COUNTS = ("desired", "succeeded", "failed", "pulling", "waiting")
@@ -171,6 +172,7 @@ def test_lost_or_broken_file(start_agent, fake_runtime):
     agent.start()
     agent.wait_status("demo/web:1", "Succeeded")
     assert len(fake_runtime.calls("PullImage")) == 1
+    assert the_complaint(agent, "nodeimage.json").endswith(", starting without it.")
 
 
 def test_bad_tag_in_the_file(start_agent, fake_runtime):
@@ -189,6 +191,7 @@ def test_bad_tag_in_the_file(start_agent, fake_runtime):
     wait_until(lambda: counts(agent)["desired"] == 1, 10, "the request alone")
     (tag,) = agent.status()["spec"]["images"]["demo/web"]["tags"]
     assert tag["pin"]
+    assert the_complaint(agent, "nodeimage.json").endswith(", starting without that part.")
 
 
 def test_new_version_pulls_again(start_agent, fake_runtime):
