@@ -359,7 +359,7 @@ def test_images_get_other_names(start_agent, fake_runtime):
     fake_runtime.front.vanish()
     agent = start_agent(fake_runtime.endpoint)
     agent.request("docker.io/library/full:1", "short:1")
-    wait_until(lambda: len(agent.status()["spec"]["images"]) == 2, 20, "both images")
+    wait_until(lambda: len(agent.status().get("spec", {}).get("images", {})) == 2, 20, "both images")
     images = "docker.io/library/full:1", "short:1"
     with agent.start_ctl("status", "--watch") as child, agent.start_ctl("wait", *images) as waiting:
         lines = Lines(child)
@@ -385,5 +385,5 @@ def test_wait_is_interrupted(start_agent, fake_runtime):
     with agent.start_ctl("wait", "demo/web:1") as child:
         child.stderr.readline()
         assert end(child) == (130, "inplacectl: interrupted\n")
-    (call,) = fake_runtime.calls("PullImage")
+    (call,) = wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     assert not call.over.is_set()
