@@ -230,6 +230,7 @@ static bool play(Replay *replay, const char *name, json_object *turns, FILE *out
 
 bool replay_recording(const char *path, FILE *out) {
         cleanup(json_object_put_p) json_object *recording = json_object_from_file(path);
+        const char *kind = json_get_text(recording, "kind") ?: "";
         Replay *replay = calloc(1, sizeof(*replay));
         World *world = &replay->world;
         bool is_good;
@@ -239,9 +240,11 @@ bool replay_recording(const char *path, FILE *out) {
         world->scenario.n_pods = (int) json_get_integer(recording, "pods");
         world->random = 1;
         world->judge.is_excused = true;
-        if (!workload_kind_parse(json_get_text(recording, "kind"),
-                                 strlen(json_get_text(recording, "kind")), &world->scenario.kind))
+        if (!workload_kind_parse(kind, strlen(kind), &world->scenario.kind)) {
+                fprintf(out, "%s: no recording of a workload\n", path);
+                free(replay);
                 return false;
+        }
         cluster_make(world);
         is_good = play(replay, path, json_object_object_get(recording, "turns"), out);
         for (size_t i = 0; i < world->n_runtimes; i++)
