@@ -165,11 +165,30 @@ int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply) {
         return rpc_request_reply(request, reply);
 }
 
+ErrorKind api_kind_for_caller(ErrorKind kind) {
+        switch (kind) {
+        case ERROR_TIMEOUT:
+        case ERROR_CANCELED: return ERROR_UNAVAILABLE;
+        case ERROR_UNSUPPORTED: return ERROR_INTERNAL;
+        case ERROR_NONE:
+        case ERROR_INVALID:
+        case ERROR_NOT_FOUND:
+        case ERROR_CONFLICT:
+        case ERROR_GONE:
+        case ERROR_DENIED:
+        case ERROR_UNAVAILABLE:
+        case ERROR_INTERNAL:
+        case _ERROR_KIND_MAX: break;
+        }
+
+        return kind;
+}
+
 int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason) {
         cleanup(error_done) Error error = ERROR_INIT;
 
         api_count(api, method_of(request), kind);
-        (void) error_set(&error, kind, "%s", reason);
+        (void) error_set(&error, api_kind_for_caller(kind), "%s", reason);
         return rpc_request_refuse(request, &error);
 }
 

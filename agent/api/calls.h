@@ -73,6 +73,10 @@ void api_count(Api *api, const char *method, ErrorKind result);
 int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply);
 int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason);
 
+/* Replaces a kind that the runtime's refusal may have, but that a caller would take for its own time
+ * limit, for an agent that stops, or for another server. */
+ErrorKind api_kind_for_caller(ErrorKind kind);
+
 /* Adds a caller whose call stays open to the use, for the one who requests the same. */
 void api_count_follower(RoomUse *use, const RpcRequest *follower, const RpcRequest *request);
 /* Fails if one more of these has no room, with the reason for the caller. */

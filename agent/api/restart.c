@@ -113,6 +113,7 @@ static int restarting_end(Restarting *restarting) {
 
         restarting->error = ERROR_INIT;
         api_count(restarting->api, "Restart", error.kind);
+        error.kind = api_kind_for_caller(error.kind);
         restarting_drop(restarting);
         return rpc_request_finish(request, error.kind == ERROR_NONE ? NULL : &error);
 }

@@ -279,6 +279,23 @@ def test_list_is_refused(agent, fake_runtime):
     assert "the runtime cannot be asked: Socket closed" in asked.stderr
 
 
+@pytest.mark.parametrize("code", ["DEADLINE_EXCEEDED", "CANCELLED", "UNIMPLEMENTED"])
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("ListImages", ["images"]),
+        ("ListContainers", ["verify"]),
+        ("ListContainers", ["restart", "web"]),
+    ],
+)
+def test_refusal_is_not_the_agents(agent, fake_runtime, code, method, arguments):
+    """The caller would take such a status for a time limit of its own, or for the end of the agent."""
+    fake_runtime.on(method, behaviours.fail(code, "no list today"))
+    asked = agent.ctl(*arguments)
+    assert (asked.returncode, asked.stdout) == (1, "")
+    assert asked.stderr.endswith("no list today\n")
+
+
 @pytest.mark.handover
 def test_connection_drops(agent, fake_runtime):
     """A pull whose connection breaks is no failure: it goes on after the next connection."""
