@@ -11,7 +11,8 @@
 #include "agent/view/terminal.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
-#define STALE "Stale" /* the agent's word for an environment */
+#define STALE "Stale" /* the agent's words for an environment */
+#define UNKNOWN "Unknown"
 
 typedef Inplaced__V1__VerifiedContainer Container;
 
@@ -98,7 +99,8 @@ static int conclude(const void *message, const Options *options) {
                 if (container->verdict == INPLACED__V1__VERDICT__VERDICT_STALE ||
                     strcmp(container->environment, STALE) == 0)
                         n_stale++;
-                else if (container->verdict != INPLACED__V1__VERDICT__VERDICT_CURRENT)
+                else if (container->verdict != INPLACED__V1__VERDICT__VERDICT_CURRENT ||
+                         strcmp(container->environment, UNKNOWN) == 0)
                         n_unknown++;
         }
 

@@ -250,6 +250,7 @@ def _verified(node, container, verdict, **more):
         ([("CURRENT", "Stale")], 3, "1 of 1 containers are stale"),
         ([("CURRENT", ""), ("STALE", "")], 3, "1 of 2 containers are stale"),
         ([("CURRENT", ""), ("UNKNOWN", "")], 1, "the state of 1 of 2 containers"),
+        ([("CURRENT", ""), ("CURRENT", "Unknown")], 1, "the state of 1 of 2 containers"),
     ],
 )
 def test_exit_status_of_verify(ctl, node, rows, status, said):
