@@ -123,7 +123,7 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
         log_info(program->log, NULL, "inplaced " INPLACED_VERSION " stops on SIG%s.",
                  sigabbrev_np((int) info->ssi_signo) ?: "?");
         (void) sd_notify(false, "STOPPING=1\nSTATUS=stopping");
-        return sd_event_exit(program->event, 0);
+        return sd_event_exit(program->event, program->options.removes_pins);
 }
 
 /* Call it before anything starts a thread, see completion_queue_new(). */

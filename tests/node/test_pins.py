@@ -5,6 +5,7 @@ by what containerd 2 reports over CRI, and by the labels of its image records.""
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import threading
 import time
@@ -403,6 +404,18 @@ def test_removal_from_a_runtime_that_goes_away(make_agent, folder, containerd):
             front.vanish()
             _, errors = child.communicate(timeout=20 * SLOWLY)
     assert child.returncode == 1 and "Cannot remove the pins: " in errors
+
+
+def test_removal_that_is_interrupted(make_agent, folder, containerd):
+    """A signal that ends it leaves the pins, and it says so."""
+    with RuntimeProxy(folder / "proxy", containerd.socket) as proxy:
+        proxy.on("List", behaviours.hang())
+        with start_removal(make_agent(proxy.endpoint), proxy.endpoint) as child:
+            wait_until(lambda: proxy.calls("List"), 20 * SLOWLY, "list of the pins")
+            child.send_signal(signal.SIGTERM)
+            _, errors = child.communicate(timeout=20 * SLOWLY)
+    assert child.returncode == 1, errors
+    assert errors.endswith("inplaced: the pins were not removed\n"), errors
 
 
 def test_removal(start_agent, containerd, push):
