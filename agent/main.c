@@ -147,7 +147,7 @@ static int add_signals(Program *program) {
                 return r;
 
         r = loop_add_signal(program->event, NULL, SIGINT, on_terminate, program);
-        if (r < 0)
+        if (r < 0 || program->options.removes_pins) /* SIGHUP stays blocked */
                 return r;
 
         return loop_add_signal(program->event, NULL, SIGHUP, on_reload, program);

@@ -407,11 +407,12 @@ def test_removal_from_a_runtime_that_goes_away(make_agent, folder, containerd):
 
 
 def test_removal_that_is_interrupted(make_agent, folder, containerd):
-    """A signal that ends it leaves the pins, and it says so."""
+    """A reload is nothing to it. A signal that ends it leaves the pins, and it says so."""
     with RuntimeProxy(folder / "proxy", containerd.socket) as proxy:
         proxy.on("List", behaviours.hang())
         with start_removal(make_agent(proxy.endpoint), proxy.endpoint) as child:
             wait_until(lambda: proxy.calls("List"), 20 * SLOWLY, "list of the pins")
+            child.send_signal(signal.SIGHUP)
             child.send_signal(signal.SIGTERM)
             _, errors = child.communicate(timeout=20 * SLOWLY)
     assert child.returncode == 1, errors
