@@ -539,6 +539,22 @@ static int default_kubeconfig(const Reading *reading) {
         return apply_flag(reading, find_setting(flag, strlen(flag)), subject, path);
 }
 
+/* The agent alone needs it, not what shows a text or prepares a node. */
+static int check_kubeconfig(const Reading *reading) {
+        const Options *options = reading->options;
+        int r;
+
+        if (options->wants_help || options->wants_version || options->removes_pins ||
+            options->prepare_for_uid)
+                return 0;
+
+        r = default_kubeconfig(reading);
+        if (r < 0 || !options->kubeconfig_context || options->kubeconfig)
+                return r;
+
+        return report(reading, "--kubeconfig-context", "needs --kubeconfig, too");
+}
+
 static int set_defaults(Options *options) {
         int r = 0;
 
@@ -588,11 +604,7 @@ int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor) {
         if (r < 0)
                 return r;
 
-        r = default_kubeconfig(&reading);
-        if (r < 0)
-                return r;
-        if (options.kubeconfig_context && !options.kubeconfig)
-                r = report(&reading, "--kubeconfig-context", "needs --kubeconfig, too");
+        r = check_kubeconfig(&reading);
         if (r >= 0)
                 r = check_images_ready(&reading);
         if (r >= 0)

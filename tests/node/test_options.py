@@ -84,6 +84,26 @@ def test_bad_kubeconfig_of_the_environment(make_agent, fake_runtime, monkeypatch
     agent.start()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--help"], 0, ""),
+        (["--version"], 0, ""),
+        (["--prepare-state-dir=65532"], 0, ""),
+        (["--remove-pins"], 1, "inplaced: the pins were not removed\n"),
+    ],
+)
+def test_kubeconfig_that_is_not_used(make_agent, fake_runtime, folder, monkeypatch, arguments, status, said):
+    """Commands that have nothing to do with a cluster do not need it, nor the context in it."""
+    monkeypatch.setenv("KUBECONFIG", "/a:/b")
+    agent = make_agent(fake_runtime.endpoint)
+    agent.config_path.write_text("kubeconfigContext: lab\n")
+    ran = run(agent, *arguments, f"--state-dir={folder / 'new'}", f"--config={agent.config_path}",
+              "--runtime-endpoint=/nowhere.sock")
+    assert ran.returncode == status, ran.stderr
+    assert ran.stderr.endswith(said)
+
+
 def test_prepare_state_dir(make_agent, fake_runtime, folder):
     """The folder is made, and its content belongs to that user; the target of a link does not."""
     agent = make_agent(fake_runtime.endpoint)
