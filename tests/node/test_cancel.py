@@ -146,6 +146,7 @@ def test_request_of_a_caller_that_gave_up(start_agent, fake_runtime):
     preload = Preload(agent, "demo/web:1")
     preload.wait_phase("PULLING")
     agent.wait_status("demo/web:1", "Pulling")
+    wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     agent.kill9()
     preload.cancel()
     fake_runtime.behave()
