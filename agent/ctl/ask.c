@@ -54,7 +54,7 @@ static int ask_refuse(const Ask *ask, const Error *error) {
                 return ask->question->refuse(error, ask->options);
 
         complain("%s", error_message(error));
-        return EXIT_STATUS_FAILED;
+        return error->kind == ERROR_INVALID ? EXIT_STATUS_USAGE : EXIT_STATUS_FAILED;
 }
 
 static int on_answer(const void *reply, const Error *error, void *userdata) {

@@ -214,8 +214,9 @@ def test_cancel_command(start_agent, fake_runtime):
     assert "deadbeef is neither a request (16 hexadecimal digits) nor a requested image" in unknown.stderr
     gone = agent.ctl("cancel", request_id)
     assert f"request {request_id} does not exist, or is finished" in gone.stderr
-    malformed = agent.ctl("cancel", "UPPER X")
-    assert malformed.returncode == 1 and len(malformed.stderr.splitlines()) == 1
+    for command in ("cancel", "retry", "unpin"):
+        malformed = agent.ctl(command, "UPPER X")
+        assert malformed.returncode == 2 and len(malformed.stderr.splitlines()) == 1
 
 
 def test_cancel_of_an_image_of_the_folder(start_agent, fake_runtime):
