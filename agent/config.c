@@ -17,7 +17,7 @@
 
 typedef struct Reader {
         const char *path;
-        bool (*takes_list)(const char *key);
+        const ConfigKeys *keys;
         ConfigValue on_value;
         void *userdata;
         const DiagnosisVisitor *visitor;
@@ -39,6 +39,9 @@ static int give_value(const char *key, json_object *value, const Reader *reader,
             json_object_is_type(value, json_type_array) ||
             json_object_is_type(value, json_type_null))
                 return error_set(reterr, ERROR_INVALID, "%s: expected a text or a number", key);
+        if (reader->keys->takes_text(key) && !json_object_is_type(value, json_type_string))
+                return error_set(reterr, ERROR_INVALID, "%s: expected a text: write it in quotes",
+                                 key);
 
         return reader->on_value(key, json_object_get_string(value), reader->userdata, reterr);
 }
@@ -48,7 +51,7 @@ static int give_member(const char *key, json_object *value, const Reader *reader
 
         if (!json_object_is_type(value, json_type_array))
                 return give_value(key, value, reader, reterr);
-        if (!reader->takes_list(key))
+        if (!reader->keys->takes_list(key))
                 return error_set(reterr, ERROR_INVALID, "%s: expected one value, got a list", key);
 
         for (size_t i = 0; r >= 0 && i < json_object_array_length(value); i++)
@@ -118,9 +121,9 @@ static int open_config(const char *path, int *ret, Error *reterr) {
         return 0;
 }
 
-int config_read(const char *path, bool (*takes_list)(const char *key), ConfigValue on_value,
-                void *userdata, const DiagnosisVisitor *visitor) {
-        const Reader reader = { path ?: CONFIG_PATH, takes_list, on_value, userdata, visitor };
+int config_read(const char *path, const ConfigKeys *keys, ConfigValue on_value, void *userdata,
+                const DiagnosisVisitor *visitor) {
+        const Reader reader = { path ?: CONFIG_PATH, keys, on_value, userdata, visitor };
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *text = NULL;
         cleanup(close_p) int fd = -1;

@@ -15,7 +15,13 @@
 /* Takes a value, or each value of a list. Fails with the reason if it is invalid. */
 typedef int (*ConfigValue)(const char *key, const char *value, void *userdata, Error *reterr);
 
-/* path NULL: CONFIG_PATH, which may be missing. Refuses a list for a key unless takes_list() allows
- * it. Reports each problem to the visitor, with the path as subject, and uses the rest. */
-int config_read(const char *path, bool (*takes_list)(const char *key), ConfigValue on_value,
-                void *userdata, const DiagnosisVisitor *visitor);
+/* The values that a key takes. */
+typedef struct ConfigKeys {
+        bool (*takes_list)(const char *key);
+        bool (*takes_text)(const char *key); /* alone: YAML makes 15 of 0017, true of yes */
+} ConfigKeys;
+
+/* path NULL: CONFIG_PATH, which may be missing. Refuses values that the keys do not take. Reports each
+ * problem to the visitor, with the path as subject, and uses the rest. */
+int config_read(const char *path, const ConfigKeys *keys, ConfigValue on_value, void *userdata,
+                const DiagnosisVisitor *visitor);

@@ -470,18 +470,26 @@ static int read_flags(char **argv, const Reading *reading) {
         return r;
 }
 
+static const struct Setting *find_key(const char *key) {
+        for (size_t i = 0; i < N_SETTINGS; i++)
+                if (settings[i].key && strcmp(settings[i].key, key) == 0)
+                        return &settings[i];
+
+        return NULL;
+}
+
 static int on_config_value(const char *key, const char *value, void *userdata, Error *reterr) {
+        const struct Setting *setting = find_key(key);
         cleanup(error_done) Error error = ERROR_INIT;
         const char *likely;
         int r;
 
-        for (size_t i = 0; i < N_SETTINGS; i++)
-                if (settings[i].key && strcmp(settings[i].key, key) == 0) {
-                        r = settings[i].set(userdata, settings[i].offset, value, &error);
-                        return error.kind == ERROR_NONE ? r
-                                                        : error_set(reterr, error.kind, "%s: %s",
-                                                                    key, error_message(&error));
-                }
+        if (setting) {
+                r = setting->set(userdata, setting->offset, value, &error);
+                return error.kind == ERROR_NONE ? r
+                                                : error_set(reterr, error.kind, "%s: %s", key,
+                                                            error_message(&error));
+        }
 
         likely = find_likely(key, false);
         return error_set(reterr, ERROR_INVALID, "%s: no such key%s%s%s",
@@ -490,11 +498,15 @@ static int on_config_value(const char *key, const char *value, void *userdata, E
 }
 
 static bool takes_list(const char *key) {
-        for (size_t i = 0; i < N_SETTINGS; i++)
-                if (settings[i].key && strcmp(settings[i].key, key) == 0)
-                        return settings[i].set == add_endpoint;
+        const struct Setting *setting = find_key(key);
 
-        return false;
+        return setting && setting->set == add_endpoint;
+}
+
+static bool takes_text(const char *key) {
+        const struct Setting *setting = find_key(key);
+
+        return setting && is_text(setting);
 }
 
 /* Endpoints add up, but those of the flags replace those of the file. */
@@ -593,7 +605,9 @@ int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor) {
                 return r;
 
         if (!flags.wants_help && !flags.wants_version) {
-                r = config_read(flags.config_path, takes_list, on_config_value, &options, visitor);
+                r = config_read(flags.config_path,
+                                &(ConfigKeys){ .takes_list = takes_list, .takes_text = takes_text },
+                                on_config_value, &options, visitor);
                 if (r < 0)
                         return r;
         }

@@ -56,6 +56,7 @@ def test_all_is_found(agent):
     """Each thing that is wrong is a line, in all kinds of files; no secret is in it."""
     agent.config_path.write_text(
         "maxParalelPulls: 3\n# more\nlogLevel: loud\nsocketGroup: {a: {b: c}}\nimages-dir: /x\n"
+        "nodeName: 0017\nrestartGroup: yes\n"
     )
     write_whole(agent.images_dir / "a.yaml", TYPO)
     write_whole(agent.images_dir / "b.yaml", "a: [")
@@ -69,6 +70,8 @@ def test_all_is_found(agent):
         f"{config}: line 3: logLevel: ",
         f"{config}: line 4: socketGroup: expected a text or a number",
         f'{config}: line 5: "images-dir": no such key; did you mean imagesDir?',
+        f"{config}: line 6: nodeName: expected a text: write it in quotes",
+        f"{config}: line 7: restartGroup: expected a text: write it in quotes",
         '--stall-timeout: "x" is not a number from 0 to ',
         '"--max-paralel-pulls": no such option; did you mean --max-parallel-pulls?',
         "--socket: needs a value",
