@@ -13,6 +13,7 @@
 #include "agent/ctl/message-json.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
+#include "agent/image/pull-reason.h"
 #include "agent/view/failure.h"
 #include "agent/view/format.h"
 #include "agent/view/output.h"
@@ -119,12 +120,17 @@ const char *pull_item_stage(const PullItem *item) {
         }
 }
 
+/* The message may be why no attempt is made; that of a wait for disk outlasts the wait. */
+static bool has_failed_attempt(const PullItem *item) {
+        return item->message[0] && item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME &&
+               item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_DISK &&
+               item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_POD &&
+               pull_reason_from_string(item->reason) != PULL_REASON_DISK_PRESSURE;
+}
+
 /* The command ends it before the agent does, and keeps the known error behind the reason. */
 static int item_end(PullItem *item, const char *reason, const char *why, uint64_t now_usec) {
-        bool has_failed = item->message[0] &&
-                          item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME &&
-                          item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_DISK &&
-                          item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_POD;
+        bool has_failed = has_failed_attempt(item);
         char *message;
 
         if (text_format(&message, "%s; %s%s%s", why,

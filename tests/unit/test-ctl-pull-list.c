@@ -133,6 +133,18 @@ TEST_WITH(test_timeout, make_list, free_list, PullList *list) {
                             "not pulled within the 1m05s of --timeout; still waiting for inplaced");
 }
 
+/* The reason of the wait stays while the pull waits for its turn, but no attempt has failed. */
+TEST_WITH(test_timeout_after_a_wait_for_disk, make_list, free_list, PullList *list) {
+        list->timeout_sec = 5;
+        apply_step(list, "a:1", INPLACED__V1__STEP__STEP_QUEUED, "DiskPressure",
+                   "DiskPressure: 3 MB are free", 12 * SEC);
+        assert_ok(pull_list_end_at_timeout(list, 15 * SEC));
+        assert_string_equal(list->items[0].cause, "");
+        assert_string_equal(list->items[0].message,
+                            "not pulled within the 5s of --timeout; still waiting for its turn: "
+                            "DiskPressure: 3 MB are free");
+}
+
 /* The agent's message is about its own clock. One attempt that was too long is not the end. */
 TEST_WITH(test_timeout_of_the_agent, make_list, free_list, PullList *list) {
         Inplaced__V1__PreloadEvent event = event_about("a:1", FAILED);
