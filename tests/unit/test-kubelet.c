@@ -310,7 +310,7 @@ static const struct MoveRow {
         const char *name;
         bool has_returned; /* in between, for a moment */
         bool has_client;
-        int age_sec, code; /* of the Lease; 0: it is not asked for */
+        int age_sec, code; /* age of the Lease, and HTTP status; 0: it is not asked for */
         KubeletState state;
 } move_rows[] = {
         { "elsewhere", false, true, 5, 200, KUBELET_ALIVE },
