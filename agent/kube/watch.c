@@ -105,6 +105,7 @@ struct KubeWatch {
 
         KubeWatchState state;
         Error error;
+        bool is_malformed;
         WatchPlan plan;
         WatchKeys keys;
         WatchReader reader;
@@ -865,6 +866,8 @@ static int watch_wait(KubeWatch *watch, WatchPlanEvent event, const KubeReply *r
         uint64_t usec;
         int r;
 
+        /* A page that is not the first one may be refused for its continuation. */
+        watch->is_malformed = reply && reply->code == 400 && !watch->pages.next;
         kube_pages_rewind(&watch->pages);
         usec = watch_plan_wait_usec(&watch->plan, event, error->kind,
                                     kube_retry_usec(n, reply, random_number()), random_number());
@@ -976,6 +979,10 @@ KubeWatchState kube_watch_state(const KubeWatch *watch) {
 
 const Error *kube_watch_error(const KubeWatch *watch) {
         return &watch->error;
+}
+
+bool kube_watch_is_malformed(const KubeWatch *watch) {
+        return watch->is_malformed;
 }
 
 int kube_watch_relist(KubeWatch *watch) {

@@ -58,6 +58,9 @@ KubeWatchState kube_watch_state(const KubeWatch *watch);
 /* Returns the reason of the trouble, or unset. ERROR_NOT_FOUND: the server lacks this kind. */
 const Error *kube_watch_error(const KubeWatch *watch);
 
+/* The server has refused the last request for what it asks, such as by a selector that is none. */
+bool kube_watch_is_malformed(const KubeWatch *watch);
+
 /* Lists again, because the owner knows that the shown objects are outdated. Useless without a
  * pause. Not from within a callback of the watch. */
 int kube_watch_relist(KubeWatch *watch);

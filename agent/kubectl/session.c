@@ -822,7 +822,15 @@ static int on_gone(const KubeObject *object, void *userdata) {
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }
 
-/* Waiting does not turn the server's refusal into a grant. */
+/* Waiting does not turn the server's refusal into a grant, nor a text into a selector. Once the server has taken the request
+ * it may be the version that it refuses. */
+static bool is_final(const FollowedWatch *followed) {
+        const Error *error = kube_watch_error(followed->watch);
+
+        return error->kind == ERROR_DENIED || error->kind == ERROR_NOT_FOUND ||
+               (kube_watch_is_malformed(followed->watch) && !followed->was_synced);
+}
+
 static int on_state(KubeWatchState state, void *userdata) {
         FollowedWatch *followed = userdata;
         SessionFollow *follow = followed->follow;
@@ -832,14 +840,10 @@ static int on_state(KubeWatchState state, void *userdata) {
         follow->session->n_troubled += followed->is_troubled;
         if (state == KUBE_WATCH_SYNCED)
                 followed->was_synced = true;
-        if (state == KUBE_WATCH_TROUBLED && followed->watch) {
-                const Error *error = kube_watch_error(followed->watch);
-
-                if (error->kind == ERROR_DENIED || error->kind == ERROR_NOT_FOUND) {
-                        if (follow->error.kind == ERROR_NONE)
-                                (void) error_copy(&follow->error, error);
-                        follow->is_done = true;
-                }
+        if (state == KUBE_WATCH_TROUBLED && followed->watch && is_final(followed)) {
+                if (follow->error.kind == ERROR_NONE)
+                        (void) error_copy(&follow->error, kube_watch_error(followed->watch));
+                follow->is_done = true;
         }
 
         return deferred_request(&follow->check);

@@ -325,6 +325,9 @@ def test_nodes_without_an_agent(inplace, hollow):
         (("--parallelism=0",), 2, "at least 1"),
         (("--parallelism=many",), 2, "many"),
         (("--max-failures=101%",), 2, "101%"),
+        (("-l", "pool gpu"), 1, "unable to parse requirement"),
+        (("--nodes", "pool=gpu"), 1, "invalid field selector"),
+        (("--watch", "-l", "pool gpu"), 1, "unable to parse requirement"),
     ],
 )
 def test_bad_flags(inplace, flags, code, said):

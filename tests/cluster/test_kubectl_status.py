@@ -178,6 +178,14 @@ def test_missing_ones(inplace, make_hollow):
     assert "no pods found in namespace default" in none.stderr
 
 
+@pytest.mark.parametrize("arguments", [("-l", "app web"), ("app=web",)])
+@pytest.mark.parametrize("way", [(), ("--watch",)])
+def test_no_selector(inplace, arguments, way):
+    """The server refuses it, and so a watch of it ends as well."""
+    ran = inplace.run("status", *arguments, *way)
+    assert (ran.code, ran.stdout) == (1, "") and ran.stderr.count("\n") == 1, ran
+
+
 def test_watch(inplace, make_hollow, kube):
     """A change makes a further line; Ctrl-C ends the command as in a shell."""
     path = make_hollow("watched", "app:1", "Restarting")

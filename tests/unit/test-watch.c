@@ -270,6 +270,21 @@ static void refuse_as_invalid(void) {
         refuse(422, ERROR_INVALID);
 }
 
+/* A server that knows no streamed lists refuses these in the same way. */
+TEST_F(test_malformed, Fixture *fixture) {
+        start(fixture);
+        refuse_as_unknown();
+        assert_false(kube_watch_is_malformed(fixture->watch));
+        refuse_as_unknown();
+        assert_reported(fixture, "again\ntroubled invalid\n");
+        assert_true(kube_watch_is_malformed(fixture->watch));
+
+        fake_clock_skip(fake_kube.event);
+        reply(PAGE("5", "t/1=", ITEM("a", "u1", "1")));
+        refuse_as_unknown(); /* the continuation */
+        assert_false(kube_watch_is_malformed(fixture->watch));
+}
+
 static void fail_in_the_stream(void) {
         assert_true(send_error(500) < 0);
         end_cut();
