@@ -142,6 +142,8 @@ int doctor_plan_nodes(json_object *nodes, const Agents *agents, DoctorGroups *re
                                 groups.wrote_at = agent->wrote_at;
                 }
                 groups.n_of_unknown_version += agent && !agent->version;
+                if (!agent && agents->error.kind != ERROR_NONE)
+                        continue;
                 r = judge(agent, groups.version, &message, &advice);
                 if (r >= 0 && message)
                         r = add_to_group(&groups, message, advice, name);

@@ -60,6 +60,22 @@ TEST(test_nodes) {
         assert_string_equal(cut, "b and 1 more");
 }
 
+/* A user who may not read all agents does not learn from that which nodes have none. */
+TEST(test_agents_that_may_not_be_read) {
+        NodeAgent agent = AGENT("a", "2", false, "no runtime");
+        NodeAgent *items[] = { &agent };
+        Agents some = { .items = items, .n_items = 1 };
+        cleanup(json_object_put_p) json_object *nodes = parse("{'a':null,'b':null}");
+        cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
+
+        (void) error_set(&some.error, ERROR_DENIED, "no right");
+        assert_ok(doctor_plan_nodes(nodes, &some, &groups));
+        error_done(&some.error);
+        assert_int_equal(groups.n_with_agent, 1);
+        assert_int_equal(groups.n_items, 1);
+        assert_string_equal(groups.items[0].message, "the agent is not ready: no runtime");
+}
+
 TEST(test_other_nodes) {
         static const char *const texts[] = {
                 "{'metadata':{'name':'w','labels':{'kubernetes.io/os':'windows'}}}",
