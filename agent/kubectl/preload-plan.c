@@ -519,6 +519,20 @@ PreloadNodeState preload_node_state(const PreloadNode *node) {
                                                     : state_of_pulls(node);
 }
 
+int preload_node_lose(PreloadNode *node) {
+        PreloadNodeState state = preload_node_state(node);
+
+        if (state == PRELOAD_NODE_DONE || state == PRELOAD_NODE_UNCONCERNED)
+                return 0;
+        if (node->task->mode != PRELOAD_WITHDRAW)
+                return text_set(&node->refusal, "NodeGone: its NodeImage was deleted");
+
+        /* So is the request. */
+        for (size_t i = 0; i < node->task->n_images; i++)
+                node->pulls[i].phase = PRELOAD_ABSENT;
+        return 0;
+}
+
 static const char *preload_node_state_to_string(PreloadNodeState state) {
         switch (state) {
         case PRELOAD_NODE_IDLE: return "NotRequested";

@@ -126,6 +126,8 @@ void preload_node_done(PreloadNode *node);
 
 /* The NodeImage is shown. */
 int preload_node_read(PreloadNode *node, json_object *node_image);
+/* The NodeImage is gone, and what was still to be done there cannot be. */
+int preload_node_lose(PreloadNode *node);
 /* Notes the requests to wait for after the patch; where others have requested an image already, without it. */
 int preload_node_expect(PreloadNode *node);
 

@@ -159,7 +159,7 @@ static int on_object(const KubeObject *object, void *userdata) {
 static int on_gone(const KubeObject *object, void *userdata) {
         Target *target = find_target(userdata, object->name);
 
-        return target ? text_set(&target->node.refusal, "NodeGone: its NodeImage was deleted") : 0;
+        return target ? preload_node_lose(&target->node) : 0;
 }
 
 static int on_job_gone(const KubeObject *object, void *userdata) {
@@ -265,7 +265,7 @@ static int on_written(const KubePatchAnswer *answer, void *userdata) {
                                        kube_version_is_older(target->node.version, answer->version)
                                ? text_set(&target->written_version, answer->version)
                                : 0;
-        case KUBE_PATCH_GONE:
+        case KUBE_PATCH_GONE: return preload_node_lose(&target->node);
         case KUBE_PATCH_REFUSED:
                 return text_set(&target->node.refusal, error_message(answer->error));
         case KUBE_PATCH_CONFLICT: /* the watch shows what it is now */

@@ -582,6 +582,44 @@ TEST(test_result) {
         assert_int_equal(reasons.n_items, 2);
 }
 
+static const struct LostRow {
+        const char *name;
+        PreloadMode mode;
+        const char *node_image;
+        bool has_begun;
+        PreloadNodeState state;
+} lost_rows[] = {
+        { "has the image", PRELOAD_PULL, ENDED("Succeeded"), true, PRELOAD_NODE_DONE },
+        { "pulls", PRELOAD_PULL, "{" SPEC("{'tag':'2'}") "}", true, PRELOAD_NODE_FAILED },
+        { "its turn has not come", PRELOAD_PULL, "{}", false, PRELOAD_NODE_FAILED },
+        { "is followed", PRELOAD_WATCH, "{" SPEC("{'tag':'2'}") "}", false, PRELOAD_NODE_FAILED },
+        { "is followed, and has no request", PRELOAD_WATCH, "{}", false, PRELOAD_NODE_UNCONCERNED },
+        { "had the request that is withdrawn", PRELOAD_WITHDRAW, "{" SPEC("{'tag':'2'}") "}", true,
+          PRELOAD_NODE_DONE },
+        { "has it still", PRELOAD_WITHDRAW, "{" SPEC("{'tag':'2'}") "}", false,
+          PRELOAD_NODE_UNCONCERNED },
+        { "has none to withdraw", PRELOAD_WITHDRAW, "{}", false, PRELOAD_NODE_UNCONCERNED },
+};
+
+/* Nodes come and go: a node that goes has failed only if something was still to be done there. */
+TEST_ROWS(test_lost_node, lost_rows, name, const struct LostRow *row) {
+        cleanup(json_object_put_p) json_object *object = parse("%s", row->node_image);
+        PreloadTask task = one;
+        cleanup(preload_node_done) PreloadNode node;
+
+        task.mode = row->mode;
+        read_node(&node, &task, "{}");
+        node.has_begun = row->has_begun;
+        if (row->mode == PRELOAD_PULL && row->has_begun)
+                assert_ok(preload_node_expect(&node));
+        assert_ok(preload_node_read(&node, object));
+        assert_ok(preload_node_lose(&node));
+        assert_int_equal(preload_node_state(&node), row->state);
+        if (row->state == PRELOAD_NODE_FAILED)
+                assert_string_equal(preload_node_message(&node),
+                                    "NodeGone: its NodeImage was deleted");
+}
+
 TEST(test_names) {
         cleanup(preload_image_done) PreloadImage hub = { .name = NULL }, digest = { .name = NULL };
         cleanup(error_done) Error error = ERROR_INIT;
