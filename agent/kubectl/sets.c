@@ -256,12 +256,13 @@ static int print_table(const Flags *flags, const SetRows *rows) {
 
 static int add_item(json_object *items, const SetRow *row) {
         json_object *item = json_object_new_object();
+        json_object *images = object_at(row->set, "spec.images"); /* NULL: it has none */
         int r = patch_append(items, item);
 
         return r    ?: patch_add_text(item, "name", object_name(row->set))
                     ?: patch_add_text(item, "selector", set_selector(row->set))
                     ?: patch_add(item, "images",
-                                 json_object_get(object_at(row->set, "spec.images")))
+                                 images ? json_object_get(images) : json_object_new_object())
                     ?: patch_add_nonzero(item, "parallelism", set_limit(row->set, IMAGE_SET_PARALLELISM))
                     ?: patch_add_nonzero(item, "first", set_limit(row->set, IMAGE_SET_FIRST))
                     ?: patch_add_number(item, "nodes", row->count.n_nodes)

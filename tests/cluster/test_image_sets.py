@@ -283,6 +283,15 @@ def test_the_command(make_node_agent, image_set, inplace, kube, push):
     row = next(line for line in inplace.run("preload", "--sets").stdout.splitlines() if line.startswith(name))
     assert row.split() == [name, f"pool={name}", "2", "1", "1", "0"]
 
+    bare = f"{name}-bare"  # as another client may leave it
+    metadata = {"name": bare, "labels": {"inplaced.io/set": ""}, "annotations": {"inplaced.io/node-selector": "a=b"}}
+    made = {"apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": metadata}
+    kube.create(made)
+    try:
+        assert listed(inplace)[bare]["images"] == {}
+    finally:
+        kube.delete(kube.path_of(made))
+
     assert name not in inplace.run("images").stdout
     third = push(tag="3")
     ran = inplace.run("preload", third.reference, "-o", "name", "--timeout", "60")
