@@ -249,11 +249,15 @@ static int on_node_image(json_object *object, void *userdata) {
         return agent->has_pod ? 0 : text_set(&agent->version, version_of(object));
 }
 
-/* Leaves unknown what the user may not read, and keeps the first reason. */
-static int note_missing(Agents *agents, int r, Error *error, Error *reterr) {
+/* Leaves unknown what the user may not read, or what need not be known, and keeps the first reason. */
+static int note_missing(const Reading *reading, bool is_needed, int r, Error *error,
+                        Error *reterr) {
+        Agents *agents = reading->agents;
+
         if (error->kind == ERROR_NONE)
                 return r;
-        if (error->kind != ERROR_DENIED && error->kind != ERROR_NOT_FOUND)
+        if (error->kind != ERROR_DENIED && error->kind != ERROR_NOT_FOUND &&
+            (is_needed || session_is_ended(reading->session)))
                 return error_copy(reterr, error);
         if (agents->error.kind == ERROR_NONE)
                 (void) error_copy(&agents->error, error);
@@ -274,7 +278,7 @@ int agents_read(Session *session, const char *node_image_version, bool must_answ
         int r;
 
         r = session_list(session, &pods, on_pod, &agents, &pods_error);
-        r = note_missing(&agents, r, &pods_error, reterr);
+        r = note_missing(&reading, must_answer, r, &pods_error, reterr);
         if (r < 0)
                 return r;
 
@@ -282,7 +286,7 @@ int agents_read(Session *session, const char *node_image_version, bool must_answ
                 r = (must_answer ? session_list : session_list_metadata)(session, &images,
                                                                          on_node_image, &reading,
                                                                          &images_error);
-                r = note_missing(&agents, r, &images_error, reterr);
+                r = note_missing(&reading, must_answer, r, &images_error, reterr);
                 if (r < 0)
                         return r;
         }

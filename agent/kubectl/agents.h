@@ -35,8 +35,8 @@ typedef struct Agents {
 
 #define AGENTS_INIT ((Agents){ .items = NULL })
 
-/* node_image_version: NULL if there is none. must_answer: NodeImages are read as a whole, for is_silent. A right that
- * is missing is no failure. */
+/* node_image_version: NULL if there is none. must_answer: NodeImages are read as a whole, for is_silent, and the server has to
+ * answer as well; a right that is missing is no failure. */
 int agents_read(Session *session, const char *node_image_version, bool must_answer, Agents *ret,
                 Error *reterr);
 /* Reads the agents that are pods, in this namespace; NULL: in all, or in "inplaced" if the user may

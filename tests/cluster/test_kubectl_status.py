@@ -9,6 +9,7 @@ import signal
 import pytest
 import yaml
 
+from fake import api_faults
 from lab.pod import VERIFIED, container, from_labels
 
 _LABELS = {"kubectl": "status"}
@@ -176,6 +177,16 @@ def test_missing_ones(inplace, make_hollow):
     none = inplace.run("status", "-l", "kubectl=nowhere")
     assert (none.code, none.stdout) == (0, "")
     assert "no pods found in namespace default" in none.stderr
+
+
+def test_agents_that_cannot_be_read(behind, make_hollow):
+    """As while a webhook that converts NodeImages is away: the pods are shown, and nothing is known of their agents."""
+    api, inplace = behind
+    make_hollow("there", "app:1", "Verified")
+    api.on("GET .*/nodeimages", api_faults.refuse(500))
+    ran = inplace.run("status", "there")
+    assert [row["VERDICT"] for row in rows(ran)] == ["Verified"] and "AGENT" not in ran.stdout
+    assert inplace.run("doctor").code == 1
 
 
 @pytest.mark.parametrize("arguments", [("-l", "app web"), ("app=web",)])
