@@ -229,7 +229,7 @@ int open_updates_of_workload(Session *session, const char *workload, json_object
         if (r < 0)
                 return r;
         r = workload_find(session, kind, name, &path, &object, &error);
-        if (error.kind == ERROR_NOT_FOUND)
+        if (error.kind == ERROR_NOT_FOUND || error.kind == ERROR_DENIED)
                 return 0;
         if (r < 0)
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);

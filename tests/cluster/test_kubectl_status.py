@@ -189,6 +189,15 @@ def test_agents_that_cannot_be_read(behind, make_hollow):
     assert inplace.run("doctor").code == 1
 
 
+def test_pod_that_may_only_be_listed(behind, make_hollow):
+    """No right to get pods is needed, by whatever name."""
+    api, inplace = behind
+    make_hollow("there", "app:1", "Verified")
+    api.on("GET .*/pods/there", api_faults.refuse(403))
+    for name in ("there", "pod/there"):
+        assert [row["VERDICT"] for row in rows(inplace.run("status", name))] == ["Verified"]
+
+
 @pytest.mark.parametrize("arguments", [("-l", "app web"), ("app=web",)])
 @pytest.mark.parametrize("way", [(), ("--watch",)])
 def test_no_selector(inplace, arguments, way):
