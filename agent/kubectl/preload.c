@@ -29,6 +29,7 @@
 
 #define WRITES_MAX 16u
 #define DRAW_USEC (USEC_PER_SEC / 4)
+#define LINES_MIN 4u /* the title, an image, how many more there are, and what is awaited */
 /* A few nodes are watched one by one, rather than all there are. */
 #define NODES_WATCHED_ALONE ((size_t) SESSION_WATCHES_MAX - 1)
 
@@ -391,14 +392,14 @@ static int describe_wait(const Preload *preload, char **ret) {
         return r < 0 ? r : preload_reasons_format(&awaited, ret);
 }
 
-static int explain_wait(const Preload *preload, FILE *file) {
+static int explain_wait(const Preload *preload, FILE *file, size_t n_max) {
         cleanup(free_p) char *lines = NULL;
         char *rest;
         int r;
 
         r = describe_wait(preload, &lines);
         rest = lines;
-        for (const char *line; r >= 0 && (line = strsep(&rest, "\n")) && line[0];) {
+        for (const char *line; r >= 0 && n_max-- > 0 && (line = strsep(&rest, "\n")) && line[0];) {
                 cleanup(free_p) char *text = NULL;
 
                 if (text_format(&text, "waiting: %s", line) < 0)
@@ -413,24 +414,31 @@ static int explain_wait(const Preload *preload, FILE *file) {
         return r;
 }
 
+/* A frame that is drawn again is no longer than the screen, from which a line could not be taken back. */
 static int draw(Preload *preload, bool is_last) {
         cleanup(table_free_p) Table *table = NULL;
+        const size_t n_images = preload->task.n_images;
+        size_t n_lines, n;
         FILE *frame;
         int r;
 
+        live_measure(&preload->live);
+        n_lines = preload->live.rows > LINES_MIN ? preload->live.rows - 1 : LINES_MIN;
+        n = is_last || n_images + 2 <= n_lines ? n_images : n_lines - 3;
         r = table_new(columns, N_COLUMNS, /* is_wide= */ false, &table);
-        for (size_t i = 0; r >= 0 && i < preload->task.n_images; i++)
+        for (size_t i = 0; r >= 0 && i < n; i++)
                 r = add_row(preload, i, table);
         if (r < 0)
                 return r;
 
         preload->drawn_usec = now_usec(preload);
-        live_measure(&preload->live);
         r = live_begin(&preload->live, 0, &frame);
         if (r >= 0)
                 r = table_print_to(table, frame);
+        if (r >= 0 && n < n_images)
+                r = print_safe_to(frame, "%zu more", n_images - n);
         if (r >= 0 && !is_last && announcer_still_sec(&preload->announcer) >= ANNOUNCER_QUIET_SEC)
-                r = explain_wait(preload, frame);
+                r = explain_wait(preload, frame, n_lines - 1 - n - (n < n_images));
         return r < 0 ? r : live_end(&preload->live);
 }
 
@@ -444,7 +452,7 @@ static int show(Preload *preload) {
                 if (now >= preload->drawn_usec + DRAW_USEC)
                         r = draw(preload, /* is_last= */ false);
         } else if (announcer_is_due(&preload->announcer)) {
-                r = explain_wait(preload, stdout);
+                r = explain_wait(preload, stdout, SIZE_MAX);
         }
         (void) fflush(stdout);
         return r;

@@ -222,6 +222,24 @@ def test_on_a_terminal(inplace, hollow):
     assert rest == [""]
 
 
+def test_on_a_small_terminal(inplace, hollow):
+    """A frame fits the screen, since a line that has left it could not be taken back; the end shows everything."""
+    nodes = hollow(1)
+    nodes.hold()
+    images = [f"r.io/app:{n}" for n in range(20)]
+    command = inplace.on_terminal("preload", *images, "--nodes", nodes.names[0], rows=10)
+    try:
+        waits = "waiting: the image is being pulled"
+        wait_until(lambda: waits in command.text, 60 * SLOWLY, lambda: f"table: {command.text!r}")
+        nodes.release()
+        assert command.wait_end(20 * SLOWLY) == 0, command.text
+    finally:
+        command.child.kill()
+    assert f"\r\n14 more\r\n{waits}" in command.text
+    heading, *shown = screen(command.text)
+    assert heading.startswith("IMAGE ") and [line.split()[0] for line in shown[:-1]] == images
+
+
 def test_time_is_up(inplace, hollow):
     """Says what it was waiting for, also beside a document."""
     nodes = hollow(1)
