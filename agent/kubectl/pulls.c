@@ -193,30 +193,54 @@ static int on_pod_gone(const KubeObject *object, void *userdata) {
         return 0;
 }
 
+static bool has_all(const Pulls *pulls) {
+        return pulls->are_nodes_named || pulls->flags->all_namespaces;
+}
+
+/* name: "shop/web-0" */
+static bool is_chosen(const Pulls *pulls, json_object *name) {
+        const char *text = json_object_get_string(name);
+        size_t at;
+
+        return has_all(pulls) ||
+               (text && sorted_find(pulls->pods, pulls->n_pods, compare_pod, text, &at));
+}
+
 /* A pull of a node that was asked for pods is shown for a pod that was chosen, or if nothing tells for which one it is. */
 static bool is_shown(const Pulls *pulls, json_object *pull) {
         json_object *pods = json_get(pull, "pods", json_type_array);
-        size_t n = pods ? json_object_array_length(pods) : 0, at;
+        size_t n = pods ? json_object_array_length(pods) : 0;
 
-        if (pulls->are_nodes_named || pulls->flags->all_namespaces)
-                return true;
-        for (size_t i = 0; i < n; i++) {
-                const char *name = json_object_get_string(json_object_array_get_idx(pods, i));
-
-                if (name && sorted_find(pulls->pods, pulls->n_pods, compare_pod, name, &at))
+        for (size_t i = 0; i < n; i++)
+                if (is_chosen(pulls, json_object_array_get_idx(pods, i)))
                         return true;
-        }
-        return n == 0 && !pull_is_of_agent(pull);
+        return has_all(pulls) || (n == 0 && !pull_is_of_agent(pull));
 }
 
-static int add_item(json_object *items, const char *node, json_object *pull) {
+/* Others may wait for the same pull. */
+static int add_pods(const Pulls *pulls, json_object *pods, json_object *item) {
+        json_object *chosen = json_object_new_array();
+        int r = patch_add(item, "pods", chosen);
+
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(pods); i++) {
+                json_object *name = json_object_array_get_idx(pods, i);
+
+                if (name && is_chosen(pulls, name))
+                        r = patch_append(chosen, json_object_get(name));
+        }
+        return r;
+}
+
+static int add_item(const Pulls *pulls, json_object *items, const char *node, json_object *pull) {
         cleanup(json_object_put_p) json_object *item =
                 patch_wrap("node", json_object_new_string(node));
+        json_object *pods = json_get(pull, "pods", json_type_array);
         int r = item ? 0 : -ENOMEM;
 
         json_object_object_foreach(pull, key, value) {
-                if (r >= 0)
-                        r = patch_add(item, key, json_object_get(value));
+                if (r >= 0 && value)
+                        r = value == pods ? add_pods(pulls, pods, item)
+                                          : patch_add(item, key, json_object_get(value));
         }
         return r < 0 ? r : patch_append(items, take_ptr(item));
 }
@@ -230,7 +254,7 @@ static int add_items(const Pulls *pulls, const Node *node, json_object *items) {
                 json_object *pull = json_object_array_get_idx(found, i);
 
                 if (json_object_is_type(pull, json_type_object) && is_shown(pulls, pull))
-                        r = add_item(items, node_pulls_name(node->pulls), pull);
+                        r = add_item(pulls, items, node_pulls_name(node->pulls), pull);
         }
         return r;
 }

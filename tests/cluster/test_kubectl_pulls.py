@@ -452,6 +452,17 @@ def test_pod_without_a_name(inplace, cluster, pulling, fake_kubectl, arguments):
     assert (ran.code, ran.stderr) == (0, ""), ran
 
 
+def test_pods_of_others(inplace, pulling, fake_kubectl):
+    """They may wait for the same pull, and are not shown to who asks for a pod or a namespace."""
+    pod, _ = pulling
+    others = json.dumps(["alien/web-0", f"default/{pod}"])
+    fake_kubectl(f"echo '{{\"pulls\":[{{\"image\":\"a\",\"digest\":null,\"pods\":{others}}}]}}'")
+    for arguments in ((), (pod,)):
+        assert inplace.run("pulls", *arguments, "-o", "name").stdout == f"pod/{pod}\n"
+        assert inplace.run("pulls", *arguments).stdout.splitlines()[1].split()[:2] == [f"default/{pod}", "a"]
+    assert inplace.run("pulls", "-A", "-o", "name").stdout == f"pod/web-0\npod/{pod}\n"
+
+
 @pytest.fixture
 def impostor(cluster, pulling) -> Iterator[None]:
     """A pod of another user with the label of the agents; its name is the last one in every list."""
