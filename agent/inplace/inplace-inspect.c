@@ -254,6 +254,10 @@ static int container_ask(InPlaceContainer *container, InspectionQuestion *ret) {
         if (r < 0)
                 return r;
 
+        r = text_set(&container->asked_former_id, state->former_id);
+        if (r < 0)
+                return r;
+
         r = text_set(&container->asked_image, state->image);
         if (r < 0)
                 return r;

@@ -215,6 +215,7 @@ static void container_done(InPlaceContainer *container) {
         free(container->fact.running_id);
         free(container->inspected_id);
         free(container->asked_id);
+        free(container->asked_former_id);
         free(container->asked_image);
         free(container->reference);
         free(container->reference_id);

@@ -89,9 +89,10 @@ typedef struct InPlaceContainer {
         size_t index; /* index in the pod's containers */
 
         InPlaceFact fact;
-        bool is_incomplete; /* the last inspection left something unknown */
-        char *inspected_id; /* ID in the pod's status at the last inspection */
-        char *asked_id;     /* ID in the pod's status at the pending inspection */
+        bool is_incomplete;    /* the last inspection left something unknown */
+        char *inspected_id;    /* ID in the pod's status at the last inspection */
+        char *asked_id;        /* ID in the pod's status at the pending inspection */
+        char *asked_former_id; /* ID of the container before that in the same status, or NULL */
         char *asked_image;
         bool has_asked_env; /* the pending inspection includes the environment */
         char *reference;    /* reference that was resolved, with its ID on the node; or NULL */

@@ -146,12 +146,12 @@ static bool find_stopped(const InPlace *inplace, uint32_t hash, const char *id,
         return true;
 }
 
-/* ID of the container before the known one. The pod's status has it even after a restart of the
- * agent. */
+/* ID of the container before the known one. The pod's status at the inspection has it even after a restart of
+ * the agent; by now the status may name the known one's successor. */
 static const char *container_former_id(const InPlaceContainer *container) {
-        const PodContainer *state = inplace_container_state(container);
-
-        return inplace_container_is_known(container) ? state->former_id : state->container_id;
+        return strcmp(container->fact.full_id, container->inspected_id) == 0
+                       ? container->asked_former_id
+                       : container->inspected_id;
 }
 
 /* Only for the hash that the pod still asks for. The successor decides what follows. */

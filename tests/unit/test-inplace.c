@@ -1106,6 +1106,27 @@ TEST_F(test_stopped_in_a_previous_run, Fixture *fixture) {
         assert_reported("InPlaceRestartFailed");
 }
 
+/* It ends by itself, and the pod's status names its successor, before the runtime has said what it was. */
+TEST_F(test_ends_while_it_is_inspected, Fixture *fixture) {
+        ShownPod *pod = make_pod(fixture, "c2", "2");
+
+        stopped_before(fixture, "c1", "2");
+        pod->containers[0].former_id = "containerd://c1";
+        fake_runtime.containers[0] = model("c2", "1", 1);
+        show(fixture, pod);
+        assert_true(fake_runtime_serve("ListContainers"));
+        turn();
+
+        fake_runtime.containers[0].is_running = false;
+        fake_runtime.containers[1] = model("c3", "1", 2);
+        pod = make_pod(fixture, "c3", "2");
+        pod->containers[0].former_id = "containerd://c2";
+        show_and_run(fixture, pod);
+        assert_int_equal(n_stops(fixture), 0);
+        assert_int_equal(n_reports(), 1);
+        assert_remembered(fixture, "c2", "2");
+}
+
 /* The annotation keeps the predecessor, and for long: otherwise the kubelet alone remembers it. */
 TEST_F(test_not_healed_in_a_previous_run, Fixture *fixture) {
         ShownPod *pod = make_pod(fixture, "c2", "2");
