@@ -682,11 +682,14 @@ static StopEvent event_over(Stop *stop, StopResult result) {
         return STOP_ON_OVER;
 }
 
-/* A runtime that is there and refuses again and again will not do it. */
+/* A runtime that is there and refuses again and again will not do it. Where it has stopped the container,
+ * and only refuses to say what became of it, its word counts. */
 static StopEvent event_of_refusal(Stop *stop) {
         stop->n_refusals++;
-        return stop->n_refusals < STOP_REFUSALS_MAX ? STOP_ON_REFUSED
-                                                    : event_over(stop, STOP_FAILED);
+        if (stop->n_refusals < STOP_REFUSALS_MAX)
+                return STOP_ON_REFUSED;
+
+        return event_over(stop, stop->is_accepted ? STOP_STOPPED : STOP_FAILED);
 }
 
 /* For a call that changes nothing, which the agent may repeat without limit while the runtime is

@@ -959,6 +959,19 @@ TEST_F(test_refused, Fixture *f) {
         assert_done(&owner, STOP_FAILED, "confused");
 }
 
+/* The runtime has stopped the container, and cannot say what became of it. */
+TEST_F(test_refused_status, Fixture *f) {
+        Owner owner = { .says = 1 };
+
+        begin(f, &owner);
+        for (int i = 0; i < 3; i++) {
+                answer_stop();
+                refuse("ContainerStatus", ERROR_INTERNAL, "confused");
+        }
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+}
+
 /* The hook of a container runs once, also if another owner, or the next run of the agent, tries again to
  * stop it. */
 TEST_F(test_refused_after_the_hook, Fixture *f) {
