@@ -70,6 +70,12 @@ struct Stops {
         size_t n_fresh; /* stops that hold a slot */
 };
 
+typedef enum StopAnswer {
+        ANSWER_NONE, /* none, or one that has proved wrong */
+        ANSWER_ACCEPTED,
+        ANSWER_REFUSED,
+} StopAnswer;
+
 struct Stop {
         LIST_LINKS(Stop);
         Stops *stops;
@@ -94,8 +100,7 @@ struct Stop {
         bool has_hooked;   /* the hook has begun, perhaps in a previous run of the agent */
         bool is_overtaken; /* another stop of the container has begun since the inspection */
         bool is_resumed;   /* begun by a previous run of the agent; has no owner yet */
-        bool is_accepted;  /* the runtime has answered that it has stopped it */
-        bool is_refused;   /* the runtime has answered that it does not; neither: no answer */
+        StopAnswer answer; /* the runtime's last answer to the call that stops the container */
         unsigned n_refusals, n_silences; /* numbers in a row */
 
         /* Findings of the inspection; absent texts are NULL. */
@@ -689,7 +694,7 @@ static StopEvent event_of_refusal(Stop *stop) {
         if (stop->n_refusals < STOP_REFUSALS_MAX)
                 return STOP_ON_REFUSED;
 
-        return event_over(stop, stop->is_accepted ? STOP_STOPPED : STOP_FAILED);
+        return event_over(stop, stop->answer == ANSWER_ACCEPTED ? STOP_STOPPED : STOP_FAILED);
 }
 
 /* For a call that changes nothing, which the agent may repeat without limit while the runtime is
@@ -856,8 +861,9 @@ static int on_stopped(const void *reply, const Error *error, void *userdata) {
         Stop *stop = userdata;
         int r = 0;
 
-        stop->is_accepted = !error;
-        stop->is_refused = error && !stop_plan_is_silence(error->kind);
+        stop->answer = !error                              ? ANSWER_ACCEPTED
+                       : stop_plan_is_silence(error->kind) ? ANSWER_NONE
+                                                           : ANSWER_REFUSED;
         if (error && !stop_client(stop)) {
                 r = stop_miss_runtime(stop, &event);
         } else if (error) {
@@ -890,13 +896,13 @@ static int stop_stop(Stop *stop, StopEvent *ret_event) {
 static int event_of_survivor(Stop *stop, StopEvent *ret_event) {
         int r;
 
-        if (stop->is_accepted) {
+        if (stop->answer == ANSWER_ACCEPTED) {
                 r = text_set(&stop->message,
                              "it still runs, although the runtime reported that it has stopped");
                 if (r < 0)
                         return r;
 
-                stop->is_accepted = false;
+                stop->answer = ANSWER_NONE;
                 stop->n_refusals++;
         }
 
@@ -930,8 +936,9 @@ static int on_status(const void *reply, const Error *error, void *userdata) {
         if (!error)
                 r = event_of_status(stop, reply, &event);
         else if (error->kind == ERROR_NOT_FOUND)
-                event = event_over(stop, stop->is_refused && !stop->is_resumed ? STOP_GONE
-                                                                               : STOP_STOPPED);
+                event = event_over(stop, stop->answer == ANSWER_REFUSED && !stop->is_resumed
+                                                 ? STOP_GONE
+                                                 : STOP_STOPPED);
         else
                 r = event_of_error(stop, error, &event);
         stop->call = rpc_call_unref(stop->call);
