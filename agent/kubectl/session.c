@@ -64,7 +64,7 @@ static int on_signal(sd_event_source *source, const struct signalfd_siginfo *inf
         Session *session = userdata;
         int status = EXIT_STATUS_SIGNAL + (int) info->ssi_signo;
 
-        /* The kernel and the shell both send it, one after the other: that is no wish to end at once. */
+        /* The kernel and the shell both send it, one after the other: the second one does not end the command at once. */
         if (info->ssi_signo == SIGHUP && session->end_status == status)
                 return 0;
         session->is_ended = true;

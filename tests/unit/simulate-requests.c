@@ -585,16 +585,18 @@ int main(int argc, char **argv) {
         uint64_t seed = 1, n_runs = 1, n_bad = 0;
         bool has_trace = false;
 
-        for (int i = 1; i < argc; i++) {
-                uint64_t number = i + 1 < argc ? strtoull(argv[i + 1], NULL, 10) : 0;
-
-                if (strcmp(argv[i], "--trace") == 0)
+        for (int i = 1; i < argc; i++)
+                if (strcmp(argv[i], "--trace") == 0) {
                         has_trace = true;
-                else if (strcmp(argv[i], "--seed") == 0)
-                        seed = number;
-                else if (strcmp(argv[i], "--runs") == 0)
-                        n_runs = number;
-        }
+                } else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
+                        seed = strtoull(argv[++i], NULL, 10);
+                } else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc) {
+                        n_runs = strtoull(argv[++i], NULL, 10);
+                } else {
+                        fprintf(stderr,
+                                "usage: simulate-requests [--seed N] [--runs N] [--trace]\n");
+                        return 2;
+                }
         for (uint64_t i = 0; i < n_runs && n_bad < 20; i++)
                 n_bad += !run(seed + i, has_trace);
         return n_bad > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
