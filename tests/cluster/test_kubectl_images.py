@@ -132,7 +132,7 @@ def test_many_nodes(inplace, folder, n_nodes, n_tags, n_pages):
             folder / "many.conf", server.url, server.authority, token="lab-token"
         )
         patience = f"--request-timeout={30 * sanitizers.SLOWNESS}s"  # with the stand-in, which is slow
-        ran, peak = inplace.measure("images", patience, timeout=60 * sanitizers.SLOWNESS, KUBECONFIG=path)
+        ran, peak = inplace.measure("images", patience, timeout=150 * sanitizers.SLOWNESS, KUBECONFIG=path)
     assert ran.code == 0, ran.stderr
     assert [row[0] for row in rows(ran)[::n_tags]] == names
     assert len(server.lists) == n_pages

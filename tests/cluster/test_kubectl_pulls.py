@@ -218,13 +218,18 @@ def test_longer_than_one_question(inplace, make_pod, fake_registry, add_image):
 
 
 @pytest.fixture
-def pulling(make_pod, add_image, fake_registry) -> Iterator[tuple[str, str]]:
-    """A pod for whose image the kubelet has a pull that outlasts all that a test asks meanwhile, and that image."""
+def pulling(inplace, make_pod, add_image, fake_registry) -> Iterator[tuple[str, str]]:
+    """A pod for whose image the kubelet has a pull that outlasts all that a test asks meanwhile, and that image.
+
+    The agent knows of the pull already.
+    """
     line = Line(_RATE / 4)
     fake_registry.on("layer", line.behave)
     image, name = add_image(40, 40)
     pod = make_pod(image.reference)
     wait_until(lambda: line.n_sent(name) > _MEGABYTE, 30 * SLOWNESS, "pull by the kubelet")
+    shown = f"pod/{pod.name}\n"
+    wait_until(lambda: shown in inplace.run("pulls", "-o", "name").stdout, 30 * SLOWNESS, "the agent to show it")
     yield pod.name, image.reference
     line.widen()
 
