@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Set
@@ -37,6 +38,8 @@ _UNSANITIZED = set(read_reasons((_TESTS / "unsanitized").read_text()))
 _TWICE = set(read_reasons((_TESTS / "twice").read_text()))
 _MAIN = set(read_reasons((_TESTS / "main").read_text()))
 _OLDER = set(read_reasons((_TESTS / "older").read_text()))
+_REPEATED = set(read_reasons((_TESTS / "repeated").read_text()))
+_KIND = re.compile("(?<![a-z])(deployment|statefulset|daemonset|replicaset)(?![a-z])")
 _EACH_RUNTIME = set(read_reasons((_TESTS / "each-runtime").read_text()))
 _ELSEWHERE = _TESTS / "not-on" / runtimes.NAME
 _NOT_HERE = set(read_reasons(_ELSEWHERE.read_text())) if _ELSEWHERE.exists() else set()
@@ -85,6 +88,21 @@ def _is_wanted(item: pytest.Item) -> bool:
     return not _RUNTIME_FIXTURES.isdisjoint(fixtures) and not _is_in(_NOT_HERE, item)
 
 
+def _find_repeated(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Finds what tests/repeated lists, and the tests in a whole cluster that differ from another in the kind of workload
+    alone: one kind is left, which the test's name decides, so that each is the one of some tests."""
+    found = {item for item in items if _is_in(_REPEATED, item)}
+    same: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item not in found and "cluster" in getattr(item, "fixturenames", ()):
+            same.setdefault(_KIND.sub("KIND", item.nodeid), []).append(item)
+    for name, group in same.items():
+        group.sort(key=lambda item: item.nodeid)
+        group.pop(zlib.crc32(name.encode()) % len(group))
+        found.update(group)
+    return found
+
+
 def _seconds_of(item: pytest.Item) -> float:
     """About so many, on a machine with nothing else to do."""
     limit = item.get_closest_marker("timeout")
@@ -106,8 +124,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     before these the files with a single test of minutes, which would be left at the end for one worker alone.
     xdist reads the names of the parts in this hook, too.
     """
-    config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item)])
-    items[:] = [item for item in items if _is_wanted(item)]
+    repeated = set() if os.environ.get("INPLACED_REPEATED") != "no" else _find_repeated(items)
+    unwanted = {item for item in items if item in repeated or not _is_wanted(item)}
+    config.hook.pytest_deselected(items=[item for item in items if item in unwanted])
+    items[:] = [item for item in items if item not in unwanted]
     for item in items:
         _mark(item)
     # Only those that run count: pytest does the same itself, too late for us.

@@ -101,7 +101,8 @@ def test_expected_skips():
     assert read_reasons((REPOSITORY / "tests/expected-skips").read_text()) is not None
 
 
-@pytest.mark.parametrize("file", ["main", "older", "each-runtime", "unsanitized", "twice", "not-on/containerd-2", "not-on/crio"])
+@pytest.mark.parametrize("file", ["main", "older", "each-runtime", "unsanitized", "twice", "repeated", "not-on/containerd-2",
+                                  "not-on/crio"])
 def test_listed_tests_are_there(file):
     """A reader of the list would not know that a test is gone."""
     listed = read_reasons((REPOSITORY / "tests" / file).read_text())

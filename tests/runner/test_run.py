@@ -281,20 +281,36 @@ def test_pattern_of_nothing(small, run):
 
 
 @pytest.mark.parametrize("arguments", [["--all", "x"], ["x", "--all"], ["--only", "x"], ["--only"], ["--quick"], [""],
-                                       ["--only", "lint", "--all"], ["["]])
+                                       ["--only", "lint", "--all"], ["--ci", "--all"], ["["]])
 def test_bad_arguments(run, arguments):
     done = run("tests/run", *arguments, cwd=REPOSITORY)
     assert done.returncode == 2 and done.stdout.startswith("tests/run: ") and done.stdout.count("\n") == 1
 
 
 @only_root
-def test_ci_runs_all_tests(checkout, write_script, run):
+def test_ci_runs_the_tests_of_a_change(checkout, write_script, run):
     """Skips count, the caches are the usual ones, and the status is that of the tests."""
     (checkout / ".ci").mkdir()
     shutil.copy(REPOSITORY / ".ci/run", checkout / ".ci/run")
     write_script("checkout/tests/run", 'echo "$CI $XDG_CACHE_HOME $GOCACHE $*"; exit 7')
     done = run(checkout / ".ci/run", XDG_CACHE_HOME="/warm", GOCACHE="/warm/go")
-    assert (done.returncode, done.stdout) == (7, "true /warm /warm/go --all\n")
+    assert (done.returncode, done.stdout) == (7, "true /warm /warm/go --ci\n")
+
+
+def test_repetitions_leave_each_test(run):
+    """A kind of workload is left for each test, and another one for others."""
+    collect = ("/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "--quiet")
+    files = ("tests/cluster/test_kubectl_rollout.py", "tests/cluster/test_declared.py")
+    every, some = (
+        {line.partition("::")[2] for line in run(*collect, *files, cwd=REPOSITORY, INPLACED_REPEATED=repeated)
+         .stdout.splitlines() if "::" in line}
+        for repeated in ("yes", "no")
+    )
+    assert some < every
+    assert {name.partition("[")[0] for name in every - some} <= {name.partition("[")[0] for name in some}
+    assert all(f"test_update_and_undo[{kind}]" in every for kind in ("deployment", "statefulset", "daemonset"))
+    assert sum(name.startswith("test_update_and_undo[") for name in some) == 1
+    assert len({name[:-1].rpartition("[")[2] for name in some} & {"deployment", "statefulset", "daemonset"}) == 3
 
 
 LATE = """import os
