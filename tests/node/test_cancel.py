@@ -234,7 +234,7 @@ def test_cancel_of_an_image_of_the_folder(start_agent, fake_runtime):
     both = agent.ctl("cancel", "demo/web:1")
     assert (both.returncode, both.stdout) == (0, "demo/web:1 canceled\n")
     assert "still requested by folder:web.yaml" in both.stderr
-    (call,) = fake_runtime.calls("PullImage")
+    (call,) = wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     assert not call.over.is_set()
 
 

@@ -206,7 +206,7 @@ def test_time_out_where_another_has_none(start_agent, fake_runtime):
     agent.wait_status("demo/web:1", "Pulling")
     ran = agent.ctl("pull", "--timeout=1s", "demo/web:1")
     assert ran.returncode == 124 and "within the 1s of --timeout" in ran.stdout
-    (call,) = fake_runtime.calls("PullImage")
+    (call,) = wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     assert not call.over.is_set()
 
 

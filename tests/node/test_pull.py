@@ -259,7 +259,7 @@ def test_time_out_of_an_attempt(start_agent, fake_runtime):
     status = agent.wait_status("demo/web:1", "Failed")
     assert status["message"].startswith("DeadlineExceeded: ")
     assert "timeoutSeconds" in status["message"]
-    (call,) = fake_runtime.calls("PullImage")
+    (call,) = wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     assert call.wait_over(60) and call.cancelled
     assert 1 <= call.ended_at - began <= stretch(5 * sanitizers.SLOWNESS)
 
@@ -271,7 +271,7 @@ def test_active_deadline(start_agent, fake_runtime):
     agent.request("demo/web:1", activeDeadlineSeconds=1, timeoutSeconds=100, backoffLimit=9)
     status = agent.wait_status("demo/web:1", "Failed")
     assert "pulling exceeds the activeDeadlineSeconds" in status["message"]
-    (call,) = fake_runtime.calls("PullImage")
+    (call,) = wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     assert call.wait_over(60) and call.cancelled
 
 
@@ -462,7 +462,7 @@ def test_deadline_beside_a_patient_caller(start_agent, fake_runtime):
     patient.wait_phase("PULLING")
     late = Preload(agent, "demo/web:1", active_deadline_seconds=1)
     assert late.wait_end().phase == agent.messages.PHASE_FAILED
-    (call,) = fake_runtime.calls("PullImage")
+    (call,) = wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     assert not call.cancelled
     patient.cancel()
 
