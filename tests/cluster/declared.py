@@ -101,7 +101,7 @@ def wait_updated(workload: Workload, image: str) -> None:
 
 def events(workload: Workload) -> list[str]:
     found = workload.kube.list("/api/v1/namespaces/default/events")
-    return [one["reason"] for one in found if one["involvedObject"]["name"] == workload.app
+    return [one["reason"] for one in found if one["involvedObject"].get("name") == workload.app
             and one["reason"].startswith("InPlaceUpdate")]
 
 

@@ -136,7 +136,7 @@ def wait_old(workload: Workload) -> None:
 
 def said(workload: Workload) -> list[tuple[str, str]]:
     found = workload.kube.list(f"{CORE}/events")
-    return [(one["reason"], one["message"]) for one in found if one["involvedObject"]["name"] == workload.app
+    return [(one["reason"], one["message"]) for one in found if one["involvedObject"].get("name") == workload.app
             and one["reason"].startswith("InPlaceRestart")]
 
 
