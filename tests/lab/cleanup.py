@@ -62,9 +62,9 @@ class Closing(ABC):
         self.close()
 
 
-def sweep(folder: Path, grace_seconds: float = 5) -> None:
+def sweep(folder: Path) -> None:
     """Kills the processes of the folder, unmounts what is mounted in it, and removes it."""
-    groups = kill_processes(folder, grace_seconds)
+    groups = kill_processes(folder)
     _remove_control_groups(groups)
     unmount_all(folder)
     _remove_shim_sockets(folder)
@@ -72,7 +72,7 @@ def sweep(folder: Path, grace_seconds: float = 5) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def kill_processes(folder: Path, grace_seconds: float = 5) -> set[Path]:
+def kill_processes(folder: Path, grace_seconds: float = 30) -> set[Path]:
     """Kills every process of the folder; returns its control groups, in which none is left."""
     deadline = time.monotonic() + grace_seconds
     groups = _find_control_groups(folder)
