@@ -38,6 +38,7 @@ _UNSANITIZED = set(read_reasons((_TESTS / "unsanitized").read_text()))
 _TWICE = set(read_reasons((_TESTS / "twice").read_text()))
 _MAIN = set(read_reasons((_TESTS / "main").read_text()))
 _OLDER = set(read_reasons((_TESTS / "older").read_text()))
+_MUST_REPEAT = os.environ.get("INPLACED_REPEATED") != "no"
 _REPEATED = set(read_reasons((_TESTS / "repeated").read_text()))
 _KIND = re.compile("(?<![a-z])(deployment|statefulset|daemonset|replicaset)(?![a-z])")
 _EACH_RUNTIME = set(read_reasons((_TESTS / "each-runtime").read_text()))
@@ -77,12 +78,13 @@ def _is_in(names: Set[str], item: pytest.Item) -> bool:
 
 
 def _is_wanted(item: pytest.Item) -> bool:
-    """On further runtimes only what has to do with one that is real, and of cluster what tests/each-runtime lists."""
+    """On further runtimes only what has to do with one that is real, and of cluster what tests/each-runtime lists; without
+    repetitions of node, too."""
     if sanitizers.NAME and _is_in(_UNSANITIZED, item):
         return False
     if runtimes.NAME == runtimes.DEFAULT:
         return True
-    if item.path.parent.name == "cluster" and not _is_in(_EACH_RUNTIME, item):
+    if (item.path.parent.name == "cluster" or not _MUST_REPEAT) and not _is_in(_EACH_RUNTIME, item):
         return False
     fixtures = set(getattr(item, "fixturenames", ()))
     return not _RUNTIME_FIXTURES.isdisjoint(fixtures) and not _is_in(_NOT_HERE, item)
@@ -124,7 +126,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     before these the files with a single test of minutes, which would be left at the end for one worker alone.
     xdist reads the names of the parts in this hook, too.
     """
-    repeated = set() if os.environ.get("INPLACED_REPEATED") != "no" else _find_repeated(items)
+    repeated = set() if _MUST_REPEAT else _find_repeated(items)
     unwanted = {item for item in items if item in repeated or not _is_wanted(item)}
     config.hook.pytest_deselected(items=[item for item in items if item in unwanted])
     items[:] = [item for item in items if item not in unwanted]
