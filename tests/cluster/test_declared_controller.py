@@ -524,7 +524,7 @@ def test_many_workloads(cluster, policy, images, by_proxy, proxy):
     for number in range(N_MANY):
         cluster.admin.delete(f"/apis/apps/v1/namespaces/default/deployments/many-{number}")
     assert not sent
-    assert anonymous < 16000 * SLOWLY or sanitizers.SLOWNESS > 1
+    assert anonymous < 6000 * SLOWLY or sanitizers.SLOWNESS > 1
 
 
 def make_hollow(name: str, image: str) -> Object:
