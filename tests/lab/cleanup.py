@@ -62,9 +62,9 @@ class Closing(ABC):
         self.close()
 
 
-def sweep(folder: Path) -> None:
+def sweep(folder: Path, grace_seconds: float = 30) -> None:
     """Kills the processes of the folder, unmounts what is mounted in it, and removes it."""
-    groups = kill_processes(folder)
+    groups = kill_processes(folder, grace_seconds)
     _remove_control_groups(groups)
     unmount_all(folder)
     _remove_shim_sockets(folder)
