@@ -199,22 +199,27 @@ def test_download_and_unpacking_are_separate(start_agent, fake_runtime):
     assert unpacking.bytes_done == unpacking.bytes_total == last.bytes_done == 2_000_002
 
 
-def test_manifest_that_cannot_be_counted(start_agent, runtime, fake_registry, image_name):
-    """A manifest with more layers than the agent counts is read once, not with each poll, and has no total."""
+def test_manifest_that_cannot_be_counted(start_agent, new_runtime, fake_registry, image_name):
+    """A manifest with more layers than the agent counts is read once, not with each poll, and has no total.
+
+    containerd 2 goes on to open an ingest for each layer after the pull was canceled: leases that others ask for meanwhile
+    come too late, and their pulls show no bytes.
+    """
     built = build_image([random_layer(10, seed=n) for n in range(1025)])
     image = fake_registry.add(image_name, "1", built)
     fake_registry.on("layer", fakes.hang_after_headers())
-    agent = start_agent(runtime.endpoint)
-    count = lambda method: agent.metrics().total("inplaced_cri_requests_total", method=method)  # noqa: E731
-    preload = Preload(agent, image.reference)
-    wait_until(lambda: fake_registry.is_fetched_from(image_name), 30, "pull in the runtime")
-    wait_until(lambda: count("Read") > 0, 10, "manifest that is read")
-    polls = count("ListStatuses")
-    wait_until(lambda: count("ListStatuses") > polls + 10, 10, "ten polls")
-    assert count("Read") == 1
-    assert {event.bytes_total for event in preload.events} == {0}
-    preload.cancel()
-    wait_until(lambda: not fake_registry.is_fetched_from(image_name), 10, "end of the pull")
+    with new_runtime("own") as runtime:
+        agent = start_agent(runtime.endpoint)
+        count = lambda method: agent.metrics().total("inplaced_cri_requests_total", method=method)  # noqa: E731
+        preload = Preload(agent, image.reference)
+        wait_until(lambda: fake_registry.is_fetched_from(image_name), 30, "pull in the runtime")
+        wait_until(lambda: count("Read") > 0, 10, "manifest that is read")
+        polls = count("ListStatuses")
+        wait_until(lambda: count("ListStatuses") > polls + 10, 10, "ten polls")
+        assert count("Read") == 1
+        assert {event.bytes_total for event in preload.events} == {0}
+        preload.cancel()
+        wait_until(lambda: not fake_registry.is_fetched_from(image_name), 10, "end of the pull")
 
 
 def test_two_tags_of_one_repository(start_agent, runtime, fake_registry, slow_image):
