@@ -404,38 +404,12 @@ static void list_image_requests(const Image *image, RequestList *list) {
                         };
 }
 
-static int by_owner(const void *a, const void *b) {
-        return strcmp(((const RequestEntry *) a)->owner, ((const RequestEntry *) b)->owner);
-}
-
-/* Merges the entries of each request into one. */
-static void merge_entries(RequestList *list) {
-        size_t n = 0;
-
-        qsort(list->items, list->n_items, sizeof(list->items[0]), by_owner);
-        for (size_t i = 0; i < list->n_items; i++) {
-                RequestEntry *last = n > 0 ? &list->items[n - 1] : NULL;
-                const RequestEntry *item = &list->items[i];
-
-                if (!last || strcmp(last->owner, item->owner) != 0) {
-                        list->items[n++] = *item;
-                        continue;
-                }
-
-                last->n_images++;
-                last->is_finished = last->is_finished && item->is_finished;
-                last->ended_at = last->ended_at > item->ended_at ? last->ended_at : item->ended_at;
-        }
-
-        list->n_items = n;
-}
-
 /* An open call has an entry for each name in it, even if two name the same image. */
 static void mark_open(const Api *api, RequestList *list) {
         for (const Preload *preload = api->preloads; preload; preload = preload->next) {
                 const RequestEntry key = { .owner = preload->owner };
-                RequestEntry *entry =
-                        bsearch(&key, list->items, list->n_items, sizeof(list->items[0]), by_owner);
+                RequestEntry *entry = bsearch(&key, list->items, list->n_items,
+                                              sizeof(list->items[0]), request_by_owner);
 
                 if (!entry)
                         continue;
@@ -480,7 +454,7 @@ static int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reter
 
         for (size_t i = 0; i < images_count(api->images); i++)
                 list_image_requests(images_get(api->images, i), &list);
-        merge_entries(&list);
+        list.n_items = request_merge(list.items, list.n_items);
         mark_open(api, &list);
         if (!request_plan(list.items, list.n_items, n_more, limit))
                 return error_set(reterr, ERROR_UNAVAILABLE,

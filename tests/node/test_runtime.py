@@ -58,6 +58,23 @@ def test_runtime_appears(make_agent, absent_runtime):
     assert wait_ready(agent, True) == "ok"
 
 
+def test_status_file_says_whether_the_runtime_is_there(start_agent, fake_runtime):
+    """Also on a node without any image."""
+    agent = start_agent(fake_runtime.endpoint)
+
+    def said() -> str:
+        document = json.loads((agent.state_dir / "nodeimage.json").read_text())
+        return document["metadata"]["annotations"]["inplaced.io/runtime"]
+
+    ready = wait_until(said, 10, "sentence about the runtime")
+    assert "ready" in ready
+    fake_runtime.front.vanish()
+    wait_until(lambda: said() != ready, 10, lambda: f"other sentence than {said()}")
+    assert str(fake_runtime.socket) in said()
+    fake_runtime.front.listen()
+    wait_until(lambda: said() == ready, 10, lambda: f"the first sentence, only {said()}")
+
+
 @pytest.mark.handover
 def test_runtime_dies_and_returns(start_agent, fake_runtime):
     """A runtime that died is used again soon after its return; the pull begins anew."""

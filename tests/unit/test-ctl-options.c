@@ -57,6 +57,9 @@ TEST(test_options_stand_anywhere) {
         assert_string_equal(options.misplaced[OPTION_GROUP_NONE], "quiet");
         assert_null(options.misplaced[OPTION_GROUP_PULL]);
         assert_string_equal(options.misplaced[OPTION_GROUP_RESTART], "quiet");
+
+        assert_ok(parse(WORDS("pull", "a", "--attempts", "9"), &options, NULL));
+        assert_int_equal(options.n_attempts, 9);
 }
 
 /* Other programs of the C library would end at the first argument then. */

@@ -47,3 +47,24 @@ TEST_ROWS(test_row, rows, name, const struct Row *row) {
                                 gone[strlen(gone)] = letter;
         assert_string_equal(gone, row->gone);
 }
+
+TEST(test_entries_of_one_request_are_merged) {
+        RequestEntry entries[] = {
+                { "b", 1, true, 7, false },  { "a", 1, true, 1, false }, { "c", 1, true, 4, false },
+                { "a", 1, false, 0, false }, { "c", 2, true, 5, false }, { "a", 1, true, 2, false },
+                { "c", 1, true, 3, false },
+        };
+
+        assert_int_equal(request_merge(entries, 7), 3);
+        assert_string_equal(entries[0].owner, "a");
+        assert_int_equal(entries[0].n_images, 3);
+        assert_false(entries[0].is_finished);
+        assert_string_equal(entries[1].owner, "b");
+        assert_int_equal(entries[1].n_images, 1);
+        assert_true(entries[1].is_finished);
+        assert_string_equal(entries[2].owner, "c");
+        assert_int_equal(entries[2].n_images, 4);
+        assert_true(entries[2].is_finished);
+        assert_int_equal(entries[2].ended_at, 5);
+        assert_int_equal(request_merge(entries, 0), 0);
+}
