@@ -56,7 +56,8 @@ class Content:
         self.names: dict[str, str] = {}
         self.blobs: dict[str, bytes] = {}
         self.ingests: list[Ingest] = []
-        self.leases: list[str] = []  # IDs of other programs' leases, made just now
+        self.leases: list[str] = []  # IDs of other programs' leases
+        self.leases_made_at: float | None = None  # time by the wall clock; None: just now
         self._content = stubs.load("containerd.services.content.v1.content").messages
         self._images = stubs.load("containerd.services.images.v1.images").messages
         self._leases = stubs.load("containerd.services.leases.v1.leases").messages
@@ -142,8 +143,8 @@ class Content:
         return self._leases.DeleteResponse()
 
     def _list_leases(self) -> Answer:
-        now = self._leases.Timestamp(seconds=int(time.time()) + 1)
-        leases = [self._leases.Lease(id=name, created_at=now) for name in self.leases]
+        made_at = self._leases.Timestamp(seconds=int(self.leases_made_at or time.time() + 1))
+        leases = [self._leases.Lease(id=name, created_at=made_at) for name in self.leases]
         return self._leases.ListResponse(leases=leases)
 
     def _listresources(self, request: Any) -> Answer:

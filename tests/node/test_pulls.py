@@ -258,6 +258,22 @@ def test_unpacking(start_agent, fake_runtime):
     assert pull["bytesPerSecond"] == pull["secondsLeft"] == 0
 
 
+def test_a_lease_from_before_the_agent(start_agent, fake_runtime):
+    """It is a pull only once its bytes move: a program that was killed leaves one as well."""
+    image = build_image([random_layer(8_000_000, seed=5)])
+    digest = fake_runtime.content.add_blob(image.manifest)
+    layer = Ingest(image.layers[0].digest, image.layers[0].size, bytes_per_second=10_000, stops_at=3_000_000)
+    layer.began_at, layer.began_ns = time.monotonic() - 600, time.time_ns() - 600 * 10**9
+    fake_runtime.content.ingests.append(layer)
+    fake_runtime.content.leases.append("1234-abcd")
+    fake_runtime.content.leases_made_at = time.time() - 600
+    agent = start_agent(fake_runtime.endpoint)
+    assert agent.ctl("pulls").stdout.splitlines()[-1] == "No image is being pulled."
+    with Pulls(agent) as pulls:
+        layer.stops_at = None
+        assert pulls.wait(digest, lambda pull: pull.bytes_done > 0).bytes_done > 3_000_000
+
+
 def test_a_pull_that_begins_again(start_agent, fake_runtime):
     """In a pipe the second pull of an image has a line, although it says the same as that of the first."""
     fake_runtime.on("PullImage", behaviours.hang())
