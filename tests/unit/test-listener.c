@@ -515,6 +515,7 @@ TEST_F(test_frames_of_a_user, Fixture *fixture) {
         connect_as(fixture, 3, SOME_ID, SOME_ID, SOME_ID);
         wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_LIMIT], 1);
         assert_true(is_closed(fixture, 3));
+        close_p(&fixture->peers[3]);
         open_as(fixture, 3, SOME_ID + 1);
         say(fixture, 1, "\0\0\0\0\0\0\0\0\0", 9);
         drain(fixture);
