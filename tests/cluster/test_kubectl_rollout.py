@@ -50,6 +50,19 @@ def test_update_and_undo(make, inplace, images, kind):
     assert {pod["status"]["podIP"] for pod in workload.pods()} == addresses
 
 
+def test_selector_of_expressions(make, inplace, images):
+    """The pods that the controller selects are updated, and no others."""
+    tier = {"key": "tier", "operator": "In", "values": ["front", "middle"]}
+    conditions = [tier, {**tier, "operator": "NotIn", "values": ["middle"]}]
+    conditions += [{"key": "app", "operator": "Exists"}, {"key": "canary", "operator": "DoesNotExist"}]
+    workload = make("deployment", labels={"tier": "front"}, selector={"matchExpressions": conditions})
+    other = make("deployment", 1, labels={"tier": "middle"})
+    with none_replaced(workload, other):
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    workload.assert_runs(images[1])
+    other.assert_runs(images[0])
+
+
 @pytest.mark.parametrize("has_gate", [False, True])
 def test_beside_a_tag_that_has_moved(cluster, agent, make, inplace, registry, images, has_gate):
     """The update is about its own containers: the node has another image by now under the name of the sidecar's."""

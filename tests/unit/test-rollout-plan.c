@@ -688,6 +688,8 @@ static const PlanCase plan_rows[] = {
         { { DAEMON, TURNED, .n_updated = 1, .pods = { OLD, OLD, { .image = "B", .former = FROM_A, .hash = "new" } },
             .max_unavailable = "50%" }, ROLLOUT_PATCH_POD, "web-0", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .max_unavailable = "0" }, ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A }, OLD }, .max_unavailable = "0" },
+          ROLLOUT_WAIT, "web-0", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 1 }, ROLLOUT_WAIT, "\"pdb\"", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 2 }, ROLLOUT_PATCH_POD, NULL, NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 2, .is_budget_behind = true }, ROLLOUT_WAIT, "\"pdb\"", NULL },
