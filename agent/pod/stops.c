@@ -571,6 +571,10 @@ static int on_hook_done(const Error *error, const char *plain_host, void *userda
                 r = stop_handle_hook_failure(stop, error_message(error));
         else if (plain_host)
                 r = stop_report_fallback(stop, plain_host);
+        if (!error)
+                log_debug(stop->stops->log, STOP_FIELDS(stop),
+                          "The preStop hook of container \"%s\" has ended%s%s.",
+                          stop->container ?: "", stop->address ? ", at " : "", stop->address ?: "");
         stop_end_hook(stop);
         return r < 0 ? r : stop_handle(stop, STOP_ON_HOOKED);
 }

@@ -279,7 +279,7 @@ _HOOKS = {
 
 
 @pytest.mark.parametrize("kind", _HOOKS)
-def test_runs_the_hook_before_the_stop(coloured, settle, kind):
+def test_runs_the_hook_before_the_stop(node_agent, coloured, settle, kind):
     hook, note = _HOOKS[kind]
     ports = [{"name": "web", "containerPort": 8080}]
     pod = coloured(_NOTES_REQUESTS, _NOTES_THE_LAST, lifecycle={"preStop": hook}, ports=ports)
@@ -289,6 +289,8 @@ def test_runs_the_hook_before_the_stop(coloured, settle, kind):
     wait_blue(pod)
     settle()
     assert pod.events("FailedPreStopHook") == []
+    place = "" if kind == "exec" else f", at {pod.get()['status']['podIP']}"
+    assert f'The preStop hook of container \\"main\\" has ended{place}.' in node_agent.log_text(), pod.story()
     n_stops = 1 + pod.n_late("main")
     assert [line.rstrip() for line in pod.lines("notes")] == [note, "term"] * n_stops, pod.story()
     assert pod.restarts() == {"main": 1}, pod.story()
