@@ -72,7 +72,7 @@ def sweep(folder: Path, grace_seconds: float = 30) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def kill_processes(folder: Path, grace_seconds: float = 30) -> set[Path]:
+def kill_processes(folder: Path, grace_seconds: float) -> set[Path]:
     """Kills every process of the folder; returns its control groups, in which none is left."""
     deadline = time.monotonic() + grace_seconds
     groups = _find_control_groups(folder)
