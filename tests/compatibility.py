@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""compatibility.py [--all] [--write] RAN: compares the table of tested versions in docs/COMPATIBILITY.md with what ran.
+"""compatibility.py [--all | --some] [--write] RAN: compares the table of tested versions in docs/COMPATIBILITY.md with what ran.
 
 RAN has lines "STAGE<tab>PART<tab>VERSION<tab>PASSED", which tests/run writes: the lab notes the version that each part
-states when it runs. A stage in which no test passed does not count. Rows of what did not run are left alone, except with
---all, when all of every stage did. Prints each row that differs; --write writes the table into the page instead.
+states when it runs. A stage in which no test passed does not count. Rows of stages that did not run are left alone, except
+with --all, when every stage did; with --some, when none ran as a whole, all rows are. Prints each row that differs; --write
+writes the table of what ran into the page instead.
 """
 
 import fcntl
@@ -54,7 +55,8 @@ def write_table(rows):
 def main(flags, ran):
     page = PAGE.read_text()
     rows, tested = read_table(page), read_ran(pathlib.Path(ran).read_text())
-    wanted = tested if "--all" in flags else tested | rows
+    stages = set() if "--some" in flags else {stage for _, _, stage in tested}
+    wanted = tested | (set() if "--all" in flags else {row for row in rows if row[2] not in stages})
     if "--write" in flags:
         PAGE.write_text(TABLE.sub(lambda _: write_table(wanted), page))
         return 0

@@ -32,8 +32,9 @@ def compare(folder, monkeypatch):
     ("ran", "flags", "says"),
     [
         (NODE, (), ""),
-        (NODE.splitlines(True)[0], (), ""),
-        (NODE.splitlines(True)[0] + CLUSTER, ("--all",), 'has, but it did not run: containerd 2.4.2 in the stage "node"'),
+        (NODE.splitlines(True)[0], (), 'has, but it did not run: containerd 2.4.2 in the stage "node"'),
+        (NODE.splitlines(True)[0], ("--some",), ""),
+        (NODE.replace("2.4.2", "2.4.3"), ("--some",), 'lacks containerd 2.4.3 in the stage "node"'),
         (NODE + CLUSTER, ("--all",), ""),
         (NODE, ("--all",), 'has, but it did not run: containerd 1.6.20 in the stage "cluster"'),
         (NODE.replace("2.4.2", "2.4.3"), (), 'lacks containerd 2.4.3 in the stage "node"'),
