@@ -278,16 +278,14 @@ static int read_status(json_object *pod, const char *container, json_object **re
 static int name_workload(json_object *pod, char **ret) {
         json_object *owner = object_controller(pod);
         const char *name = json_get_text(owner, "name") ?: "";
-        const char *hash = object_text(pod, "metadata.labels.pod-template-hash");
-        size_t size = strlen(name), hash_size = hash ? strlen(hash) : 0;
+        size_t deployment_size = owner_deployment_size(pod);
         WorkloadKind kind;
 
         if (!workload_kind_of_owner(owner, &kind))
                 return text_format(ret, "pod/%s", object_name(pod));
-        if (kind == WORKLOAD_REPLICA_SET && hash && size > hash_size + 1 &&
-            strcmp(name + size - hash_size, hash) == 0 && name[size - hash_size - 1] == '-')
+        if (kind == WORKLOAD_REPLICA_SET && deployment_size > 0)
                 return text_format(ret, "%s/%.*s", workload_kind_to_string(WORKLOAD_DEPLOYMENT),
-                                   (int) (size - hash_size - 1), name);
+                                   (int) deployment_size, name);
         return text_format(ret, "%s/%s", workload_kind_to_string(kind), name);
 }
 

@@ -289,21 +289,29 @@ bool workload_kind_of_owner(json_object *owner, WorkloadKind *ret) {
         return false;
 }
 
+size_t owner_deployment_size(json_object *object) {
+        const char *name = json_get_text(object_controller(object), "name") ?: "";
+        const char *hash = object_text(object, "metadata.labels.pod-template-hash");
+        size_t size = strlen(name), hash_size = hash ? strlen(hash) : 0;
+
+        return hash && size > hash_size + 1 && strcmp(name + size - hash_size, hash) == 0 &&
+                               name[size - hash_size - 1] == '-'
+                       ? size - hash_size - 1
+                       : 0;
+}
+
 int object_refuse_owned(json_object *object, Error *reterr) {
         json_object *owner = object_controller(object);
         const char *name = json_get_text(owner, "name") ?: "";
-        const char *hash = object_text(object, "metadata.labels.pod-template-hash");
-        size_t size = strlen(name), hash_size = hash ? strlen(hash) : 0;
+        size_t deployment_size = owner_deployment_size(object);
         WorkloadKind kind;
 
         if (!owner)
                 return 0;
-        /* Only a Deployment gives its ReplicaSets, and their pods, that label. */
-        if (hash && size > hash_size + 1 && strcmp(name + size - hash_size, hash) == 0 &&
-            name[size - hash_size - 1] == '-')
+        if (deployment_size > 0)
                 return error_set(reterr, ERROR_INVALID,
                                  "a ReplicaSet of deployment.apps/%.*s owns it: update that",
-                                 (int) (size - hash_size - 1), name);
+                                 (int) deployment_size, name);
         if (workload_kind_of_owner(owner, &kind))
                 return error_set(reterr, ERROR_INVALID, "%s/%s owns it: update that",
                                  kinds[kind].shown, name);

@@ -81,6 +81,9 @@ json_object *object_controller(json_object *object);
 bool workload_kind_of_owner(json_object *owner, WorkloadKind *ret);
 /* The controller that owns it, a uid; NULL: none. */
 const char *object_owner(json_object *object);
+/* The size of the name of the Deployment whose ReplicaSet owns it, with which the ReplicaSet's name begins; 0: no
+ * Deployment does, which alone gives its ReplicaSets, and their pods, the label with a hash. */
+size_t owner_deployment_size(json_object *object);
 /* Refused if a controller owns it, which is named. */
 int object_refuse_owned(json_object *object, Error *reterr);
 bool object_is_deleted(json_object *object);
