@@ -342,6 +342,19 @@ TEST_ROWS(test_status, status_rows, name, const struct StatusRow *row) {
         config_pod_free(pod);
 }
 
+TEST(test_status_of_the_pod) {
+        cleanup(json_object_put_p) json_object *expected =
+                parse("{'started':2100,'ready':true,'last_started':900,'last_ended':2099}");
+        ConfigPod *pod = read_pod(
+                KEY,
+                "},'status':{'containerStatuses':[{'name':'main','ready':true,'state':{'running':{"
+                "'startedAt':'1970-01-01T00:35:00Z'}},'lastState':{'terminated':{'startedAt':"
+                "'1970-01-01T00:15:00Z','finishedAt':'1970-01-01T00:34:59Z'}}}]");
+
+        assert_true(json_object_equal(json_get(pod->statuses, "main", json_type_object), expected));
+        config_pod_free(pod);
+}
+
 TEST(test_first_container_is_current) {
         cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
         ConfigPod *pod =

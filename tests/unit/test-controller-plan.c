@@ -365,6 +365,8 @@ TEST(test_reason_is_for_one_workload) {
                 first = json_object_array_get_idx(object_list(condition, "status.conditions"), 0);
                 assert_int_equal(json_is(first, "reason", "ProgressDeadlineExceeded"),
                                  reasons[i] != NULL);
+                assert_int_equal(json_get_time(first, "lastUpdateTime"), NOW);
+                assert_int_equal(json_get_time(first, "lastTransitionTime"), NOW);
         }
 }
 

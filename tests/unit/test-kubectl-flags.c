@@ -115,6 +115,8 @@ static const struct RefusedRow {
         { "restart --max-unavailable=0%", "--max-unavailable: \"0%\": expected at least 1" },
         { "restart --max-unavailable a",
           "--max-unavailable: \"a\": expected a number, or a percentage such as 25%" },
+        { "restart --max-unavailable 101%",
+          "--max-unavailable: \"101%\": expected a number, or a percentage such as 25%" },
         { "set image x --partition 5%", "--partition: \"5%\": expected a number" },
         { "set image x --partition x", "--partition: \"x\": expected a number" },
         { "set image x --first 5%", "--first: \"5%\": expected a number of at least 1" },

@@ -68,10 +68,11 @@ TEST(test_no_labels) {
 static const struct Fault {
         const char *selector;
 } faults[] = {
-        { "=gpu" },       { "," },           { "pool=gpu," },     { "pool=gpu,,zone=a" },
-        { "pool=g pu" },  { "pool gpu" },    { "pool in" },       { "pool in a" },
-        { "pool in (a" }, { "pool in(a))" }, { "pool=gpu;zone" }, { "!" },
-        { "!pool=gpu" },  { "pool>1" },      { "poolin (a)" },    { "pool\xff" },
+        { "=gpu" },          { "," },           { "pool=gpu," },     { "pool=gpu,,zone=a" },
+        { "pool=g pu" },     { "pool gpu" },    { "pool in" },       { "pool in a" },
+        { "pool in (a" },    { "pool in(a))" }, { "pool=gpu;zone" }, { "!" },
+        { "!pool=gpu" },     { "pool>1" },      { "poolin (a)" },    { "pool\xff" },
+        { "pool is (gpu)" },
 };
 
 /* A faulty selector neither matches nor fails to: the caller's variable stays. */

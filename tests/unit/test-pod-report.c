@@ -4,6 +4,7 @@
 
 #include "tests/unit/unit.h"
 
+#include "agent/document/json-reader.h"
 #include "agent/kubectl/pod-report.h"
 #include "tests/unit/quoted-json.h"
 
@@ -104,4 +105,7 @@ TEST_ROWS(test_report, cases, name, const Case *one) {
         assert_string_equal(report.message, one->message);
         document = pod_report_json(pod, &report);
         assert_non_null(document);
+        assert_string_equal(json_get_text(document, "verdict") ?: "-", one->verdict);
+        assert_string_equal(json_get_text(document, "message") ?: "", one->message);
+        assert_string_equal(json_get_text(document, "environment") ?: "-", one->environment);
 }

@@ -14,6 +14,9 @@
         "10.0.0.0/30, 2001:db8::52:0:1, [2001:db8::52:0:2]:443, [2001:db8::52:0:3]:80, "        \
         "2002:db8:a::45/64, ports.io:8443, .inside.io:80"
 
+/* It is longer than any address. */
+#define LONG "a-name-that-is-longer-than-any-address-of-version-six.example.com"
+
 /* clang-format off */
 static const struct ExceptionsRow {
         const char *none;
@@ -96,6 +99,8 @@ static const struct ExceptionsRow {
         { "[::2]",             "::2",                        true  },
         { "[::2]:80",          "::2",                        false },
         { "::2",               "::2",                        false },
+        { LONG,                "a." LONG,                    false },
+        { LONG,                "10.0.0.1",                   true  },
 };
 /* clang-format on */
 

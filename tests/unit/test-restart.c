@@ -936,6 +936,9 @@ TEST_F(test_the_pod_of_today, void *state) {
         const FakeContainer *containers =
                 LIST({ "new", .uid = "uid-2", .name = "app", .is_running = true },
                      { "old", .uid = "uid-1", .name = "app", .is_running = true });
+        const FakeContainer *reversed =
+                LIST({ "old", .uid = "uid-1", .name = "app", .is_running = true },
+                     { "new", .uid = "uid-2", .name = "app", .is_running = true });
         RestartOptions options = cluster_options(false);
 
         know();
@@ -947,6 +950,10 @@ TEST_F(test_the_pod_of_today, void *state) {
         options.pods = NULL; /* then the younger one it is */
         start_on(&options, containers);
         assert_string_equal(stopping(), "old");
+
+        reported.restart = restart_free(reported.restart);
+        start_on(&options, reversed);
+        assert_string_equal(stopping(), "new");
 }
 
 TEST_F(test_freed_at_any_time, void *state) {

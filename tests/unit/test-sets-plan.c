@@ -33,6 +33,7 @@ TEST(test_make) {
         cleanup(json_object_put_p) json_object *made = NULL;
         const SetContent content = { .name = "gpu",
                                      .selector = "pool=gpu",
+                                     .first = "2",
                                      .images = images,
                                      .n_images = 4,
                                      .namespace = "shop",
@@ -42,7 +43,7 @@ TEST(test_make) {
         assert_json(
                 made,
                 "{'kind':'NodeImage','metadata':{'name':'gpu','labels':{'inplaced.io/set':''},"
-                "'annotations':{'inplaced.io/node-selector':'pool=gpu'}},'spec':{'images':{"
+                "'annotations':{'inplaced.io/node-selector':'pool=gpu','inplaced.io/first':'2'}},'spec':{'images':{"
                 "'r.io/a':{'tags':[" TAG("1") "," TAG(
                         "2") "],"
                              "'pullSecrets':[{'namespace':'shop','name':'pull'}]},"
