@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 # Each token and its mutations. The spaces belong to it: they tell an operator from a pointer or a sign.
@@ -32,6 +32,9 @@ _NUMBER = re.compile(r"(?<![\w.\"'])(\d+)(?![\w.\"'])")
 # A call or an assignment that fills a line by itself.
 _STATEMENT = re.compile(r"^\s+(?!return\b|break;|continue;|goto\b|case\b|cleanup\()[\w*>.\[\]()-]+(\(.*\)| \S?= .*);$")
 _DECLARATION = re.compile(r"^\s+(const |static |struct |unsigned |enum )*[A-Za-z_]\w* \**\w+( =|;|,|\[)")
+# Lines after which a statement can stand.
+_LABEL = re.compile(r"\s+(case\b.*|default):$")
+_END = re.compile(r"[;}]$|^(?!.*\bswitch \().*(\)|\belse|\bdo) \{$")
 _NOISE = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|/\*.*?\*/')
 
 
@@ -75,14 +78,91 @@ def list_mutations(text: str) -> list[Mutation]:
     return found
 
 
-def apply(text: str, mutation: Mutation) -> str:
-    lines = text.splitlines(keepends=True)
-    lines[mutation.line - 1] = mutation.after + "\n"
-    return "".join(lines)
+def find_functions(text: str) -> list[tuple[int, int]]:
+    """The lines of each function that its braces are on."""
+    found, head, start = [], None, None
+    for number, line in enumerate(text.splitlines(), 1):
+        if start is None:
+            if line[:1].isalpha() or line.startswith("_"):
+                head = []
+            if head is not None:
+                head.append(line.strip())
+                if line.endswith("{"):
+                    start = number if re.search(r"\)( _\w+)* \{$", line) and " = " not in " ".join(head) else None
+                    head = None
+                elif line.endswith(";"):
+                    head = None
+        elif line.startswith("}"):
+            found.append((start, number))
+            start = None
+    return found
+
+
+def _find_place(lines: list[str], code: dict[int, str], start: int, line: int) -> int:
+    """The line after which a statement can stand that is executed whenever the line is; the function's first if none is
+    seen, which may be executed more often."""
+    if not _LABEL.match(code[line]):
+        for above in range(line - 1, start, -1):
+            ends = code.get(above, "").rstrip()
+            follows = lines[above].strip()
+            if _LABEL.match(ends) or (_END.search(ends) and not follows.startswith("else")):
+                return above
+    return start
+
+
+def switch(text: str, mistakes: dict[int, Mutation], unsure: Collection[int] = ()) -> tuple[str, dict[int, int]]:
+    """The text in which a function makes the mistake of a number if mistake.h says so, and tells of those that it could
+    have made; and the number for which a line is there, negative where it tells.
+
+    A function gets its whole body once more for each of its mistakes, so that any of them will do. Of those in `unsure`
+    it tells when it begins.
+    """
+    lines = text.splitlines()
+    code = {number: line for number, _, line in _code_lines(text)}
+    made: list[str] = []
+    owners: dict[int, int] = {}
+
+    def add(line: str, owner: int | None = None) -> None:
+        made.append(line)
+        if owner is not None:
+            owners[len(made)] = owner
+
+    done = 0
+    for start, end in find_functions(text):
+        for line in lines[done:start]:
+            add(line)
+        done = start
+        inside = {number: one for number, one in mistakes.items() if start < one.line < end}
+        places: dict[int, list[int]] = {}
+        for number, one in inside.items():
+            place = start if number in unsure else _find_place(lines, code, start, one.line)
+            places.setdefault(place, []).append(number)
+        is_void = re.match(r"(static |inline )*void \w", _head(lines, start))
+        for number, one in inside.items():
+            add(f"        if (mistake_is({number})) {{", number)
+            for at in range(start + 1, end):
+                add(one.after if at == one.line else lines[at - 1], number)
+            add("        return; }" if is_void else "        __builtin_trap(); }", number)
+        for at in range(start, end):
+            if at > start:
+                add(lines[at - 1])
+            for number in places.get(at, ()):
+                add(f"        mistake_executed({number});", -number)
+        done = end - 1
+    for line in lines[done:]:
+        add(line)
+    return "\n".join(made) + "\n", owners
+
+
+def _head(lines: list[str], start: int) -> str:
+    return next(line for line in reversed(lines[:start]) if line[:1].isalpha() or line.startswith("_"))
 
 
 def choose(texts: dict[str, str], seed: int) -> Iterator[tuple[str, Mutation]]:
-    """All mutations of the files, each once, in the order of the seed."""
-    everything = [(name, one) for name in sorted(texts) for one in list_mutations(texts[name])]
+    """All mutations inside functions, each once, in the order of the seed."""
+    everything = []
+    for name in sorted(texts):
+        inside = {line for start, end in find_functions(texts[name]) for line in range(start + 1, end)}
+        everything += [(name, one) for one in list_mutations(texts[name]) if one.line in inside]
     random.Random(seed).shuffle(everything)
     yield from everything

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mistakes that tests/mutation/run makes."""
 
+import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -11,7 +12,7 @@ from conftest import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "mutation"))
 
-from mutations import apply, choose, list_mutations  # noqa: E402
+from mutations import Mutation, choose, find_functions, list_mutations, switch  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,6 @@ from mutations import apply, choose, list_mutations  # noqa: E402
 def test_kinds(line, after):
     text = f"int f(void) {{\n{line}\n}}\n"
     assert {one.after for one in list_mutations(text)} == after
-    for one in list_mutations(text):
-        assert apply(text, one) == f"int f(void) {{\n{one.after}\n}}\n"
 
 
 def test_a_comment_of_several_lines():
@@ -43,16 +42,100 @@ def test_a_comment_of_several_lines():
 
 
 def test_the_seed_decides():
-    texts = {"a.c": "        a = b + 1;\n        return 0;\n", "b.c": "        c == d;\n"}
+    texts = {"a.c": "int f(void) {\n        a = b + 1;\n        return 0;\n}\n", "b.c": "void g(void) {\n        c == d;\n}\n"}
     assert list(choose(texts, 7)) == list(choose(texts, 7)) != list(choose(texts, 8))
     assert sorted(choose(texts, 7)) == sorted(choose(texts, 8))
 
 
-def test_verdicts_are_read_again(tmp_path):
+_PROGRAM = """
+#include <errno.h>
+#include <stdio.h>
+
+static const int table[] = {
+        1,
+        2,
+};
+
+static int classify(int value,
+                    int limit) {
+        switch (value) {
+        case 1:
+                return 10;
+        default:
+                break;
+        }
+        if (value > limit)
+                return 20;
+        else if (value == limit)
+                return 30;
+        return table[1];
+}
+
+static void print(int value) {
+        printf("%d\\n", classify(value, 5));
+}
+
+int main(void) {
+        print(1);
+        print(5);
+        return 0;
+}
+"""
+
+
+def test_each_mistake_can_be_switched_on(tmp_path):
+    mistakes = dict(enumerate((one for _, one in choose({"p.c": _PROGRAM}, 1)), 1))
+    assert len(mistakes) > 10
+    assert [_PROGRAM.splitlines()[start - 1].strip() for start, _ in find_functions(_PROGRAM)] == [
+        "int limit) {", "static void print(int value) {", "int main(void) {"]
+    source, program, executed = tmp_path / "p.c", tmp_path / "p", tmp_path / "executed"
+    source.write_text(switch(_PROGRAM, mistakes)[0])
+    header = REPOSITORY / "tests" / "mutation" / "mistake.h"
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-include", header, "-o", program, source], check=True)
+
+    def run(**environment):
+        done = subprocess.run([program], env=environment, stdout=subprocess.PIPE, text=True)
+        return done.stdout, done.returncode
+
+    executed.write_bytes(bytes(len(mistakes) + 1))
+    assert run(INPLACED_EXECUTED=str(executed)) == ("10\n30\n", 0)
+    told = {number for number, byte in enumerate(executed.read_bytes()) if byte}
+    for number, one in mistakes.items():
+        changed = _PROGRAM.splitlines()
+        changed[one.line - 1] = one.after
+        source.write_text("\n".join(changed))
+        subprocess.run(["gcc", "-w", "-o", tmp_path / "alone", source], check=True)
+        alone = subprocess.run([tmp_path / "alone"], stdout=subprocess.PIPE, text=True)
+        assert run(INPLACED_MISTAKE=str(number)) == (alone.stdout, alone.returncode), one
+        assert number in told or (alone.stdout, alone.returncode) == ("10\n30\n", 0)
+    assert {mistakes[number].before for number in mistakes.keys() - told} == {"return table[1];"}
+
+
+def test_a_mistake_that_does_not_compile_has_its_lines():
+    made, owners = switch(_PROGRAM, {3: Mutation(17, "if (value > limit)", "        if (value > )")})
+    assert [owners.get(at) for at, line in enumerate(made.splitlines(), 1) if "> )" in line] == [3]
+    assert [owners.get(at) for at, line in enumerate(made.splitlines(), 1) if "mistake_executed" in line] == [-3]
+
+
+def load_program():
     loader = SourceFileLoader("mutation_run", str(REPOSITORY / "tests" / "mutation" / "run"))
     program = module_from_spec(spec_from_loader(loader.name, loader))
     sys.modules[loader.name] = program
     loader.exec_module(program)
+    return program
+
+
+def test_who_judges():
+    program = load_program()
+    tests = [program.Test(name, 1, executed) for name, executed in (
+        ("f[1]", {7, 1, 2, 3}), ("f[2]", {7, 1}), ("f[3]", {1}), ("g", {7, 1, 2}), ("h", {7}))]
+    assert [one.name for one in program.select(tests, 7, 3)] == ["h", "f[2]", "g"]
+    assert [one.name for one in program.select(tests, 7, 9)] == ["h", "f[2]", "g", "f[1]"]
+    assert program.select(tests, 8, 9) == []
+
+
+def test_verdicts_are_read_again(tmp_path):
+    program = load_program()
     verdicts = tmp_path / "verdicts"
     assert program.read_verdicts(verdicts) == program.read_verdicts(None) == {}
     verdicts.write_text("missed\ta.c:1: b  ->  c\nnoticed\ta.c:2: d  ->  e\nnoti")
