@@ -98,13 +98,13 @@ static ReadyState find_state(const Image *image, const ImageStatus *status, bool
 static int add_image(const char *owner, const DesiredImage *desired, void *userdata) {
         ReadyList *list = userdata;
         const ImagesReady *ready = list->ready;
-        ReadyImage new = {
+        ReadyImage added = {
                 .name = desired->name,
                 .tag = desired->tag,
                 .digest = repeat_digest(repeat_digest(0, desired->name), desired->tag),
         };
-        ReadyImage *same = find_image(list->images, list->n_images, new.digest);
-        const ReadyImage *before = find_image(ready->images, ready->n_images, new.digest);
+        ReadyImage *same = find_image(list->images, list->n_images, added.digest);
+        const ReadyImage *before = find_image(ready->images, ready->n_images, added.digest);
         Image *image;
         int r;
 
@@ -114,22 +114,23 @@ static int add_image(const char *owner, const DesiredImage *desired, void *userd
 
         if (image && image_status(image)->step == IMAGE_STEP_WAITING_FOR_SLOT)
                 list->wait = image_status(image)->message;
-        new.state = find_state(image, image ? image_status_for(image, owner, desired->name) : NULL,
-                               before && before->state == READY_MISSING);
-        if (same && new.state < same->state)
-                same->state = new.state;
+        added.state =
+                find_state(image, image ? image_status_for(image, owner, desired->name) : NULL,
+                           before && before->state == READY_MISSING);
+        if (same && added.state < same->state)
+                same->state = added.state;
         if (same)
                 return 0;
         if (array_grow(&list->images, list->n_images, sizeof(ReadyImage)) < 0)
                 return -ENOMEM;
 
-        new.since_usec = before &&new.state != READY_THERE
-                                 ? before->since_usec
-                                 : kube_client_now_usec(ready->options.client);
-        new.was_given_up =
-                new.state != READY_THERE &&
+        added.since_usec = before && added.state != READY_THERE
+                                   ? before->since_usec
+                                   : kube_client_now_usec(ready->options.client);
+        added.was_given_up =
+                added.state != READY_THERE &&
                 (before ? before->was_given_up : !ready->has_images && ready->had_given_up);
-        list->images[list->n_images++] = new;
+        list->images[list->n_images++] = added;
         return 0;
 }
 

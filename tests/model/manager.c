@@ -409,7 +409,7 @@ typedef struct DeploymentSync {
         json_object *deployment;
         json_object *sets[16]; /* by age */
         size_t n;
-        json_object *new; /* NULL: there is none */
+        json_object *new_set; /* NULL: there is none */
 } DeploymentSync;
 
 static int64_t replicas_of(json_object *object) {
@@ -438,17 +438,17 @@ static void find_sets(DeploymentSync *turn) {
                 if (pod_is_owned(items->items[i], turn->deployment))
                         turn->sets[turn->n++] = items->items[i];
         qsort(turn->sets, turn->n, sizeof(turn->sets[0]), compare_ages);
-        for (size_t i = 0; i < turn->n && !turn->new; i++)
+        for (size_t i = 0; i < turn->n && !turn->new_set; i++)
                 if (templates_equal(GET(turn->sets[i], "spec", "template"),
                                     GET(turn->deployment, "spec", "template")))
-                        turn->new = turn->sets[i];
+                        turn->new_set = turn->sets[i];
 }
 
 static int64_t next_revision(const DeploymentSync *turn) {
         int64_t max = 0;
 
         for (size_t i = 0; i < turn->n; i++)
-                if (turn->sets[i] != turn->new &&revision_of(turn->sets[i]) > max)
+                if (turn->sets[i] != turn->new_set && revision_of(turn->sets[i]) > max)
                         max = revision_of(turn->sets[i]);
         return max + 1;
 }
@@ -505,19 +505,20 @@ static bool write_set(const DeploymentSync *turn, json_object *old, json_object 
 }
 
 static bool sync_revision(const DeploymentSync *turn) {
-        json_object *changed = json_object_get(turn->new);
+        json_object *changed = json_object_get(turn->new_set);
         json_object *wait = GET(turn->deployment, "spec", "minReadySeconds");
 
         annotate(turn, &changed);
         if (wait && !json_object_equal(wait, GET(changed, "spec", "minReadySeconds")))
                 SET(&changed, json_object_get(wait), "spec", "minReadySeconds");
-        if (write_set(turn, turn->new, changed))
+        if (write_set(turn, turn->new_set, changed))
                 return true;
         if (text_equal(annotation_of(turn->deployment, REVISION),
-                       annotation_of(turn->new, REVISION)))
+                       annotation_of(turn->new_set, REVISION)))
                 return false;
         changed = json_object_get(turn->deployment);
-        SET_TEXT(&changed, annotation_of(turn->new, REVISION), "metadata", "annotations", REVISION);
+        SET_TEXT(&changed, annotation_of(turn->new_set, REVISION), "metadata", "annotations",
+                 REVISION);
         (void) api_update(turn->world, AUTHOR_MANAGER, DEPLOYMENTS, true, changed);
         return true;
 }
@@ -616,9 +617,9 @@ static json_object *find_active(const DeploymentSync *turn) {
                                 return NULL;
                         active = turn->sets[i];
                 }
-        if (!active && !turn->new && turn->n > 0)
+        if (!active && !turn->new_set && turn->n > 0)
                 return turn->sets[turn->n - 1];
-        return active ? active : turn->new;
+        return active ? active : turn->new_set;
 }
 
 static int64_t desired_of(json_object *set) {
@@ -629,7 +630,7 @@ static int64_t desired_of(json_object *set) {
 
 static bool is_saturated(const DeploymentSync *turn) {
         int64_t n = replicas_of(turn->deployment);
-        json_object *newest = turn->new;
+        json_object *newest = turn->new_set;
 
         return newest && replicas_of(newest) == n && desired_of(newest) == n &&
                object_integer(newest, "status.availableReplicas") == n;
@@ -694,7 +695,7 @@ static void scale_all(const DeploymentSync *turn) {
         if (active)
                 return;
         for (size_t i = 0; i < turn->n && is_full; i++)
-                if (turn->sets[i] != turn->new &&replicas_of(turn->sets[i]) > 0)
+                if (turn->sets[i] != turn->new_set && replicas_of(turn->sets[i]) > 0)
                         (void) scale(turn, turn->sets[i], 0);
         if (!is_full && !is_recreate(turn))
                 scale_in_proportion(turn);
@@ -714,20 +715,20 @@ static bool is_scaling(const DeploymentSync *turn) {
 static bool roll(const DeploymentSync *turn) {
         int64_t n_max =
                 share_of(turn, "spec.strategy.rollingUpdate.maxUnavailable", SHARE_ROUNDED_DOWN);
-        int64_t n_surge = max_surge(turn), n_new = replicas_of(turn->new), spare;
+        int64_t n_surge = max_surge(turn), n_new = replicas_of(turn->new_set), spare;
 
         if (n_new > replicas_of(turn->deployment))
-                return scale(turn, turn->new, replicas_of(turn->deployment));
-        if (scale(turn, turn->new, new_replicas(turn, n_new)))
+                return scale(turn, turn->new_set, replicas_of(turn->deployment));
+        if (scale(turn, turn->new_set, new_replicas(turn, n_new)))
                 return true;
         spare = count_replicas(turn) -
                 (replicas_of(turn->deployment) - (n_surge == 0 && n_max == 0 ? 1 : n_max)) -
-                (n_new - object_integer(turn->new, "status.availableReplicas"));
+                (n_new - object_integer(turn->new_set, "status.availableReplicas"));
         for (size_t i = 0; i < turn->n; i++) {
                 json_object *old = turn->sets[i];
                 int64_t n_down = replicas_of(old) < spare ? replicas_of(old) : spare;
 
-                if (old != turn->new &&n_down > 0)
+                if (old != turn->new_set && n_down > 0)
                         return scale(turn, old, replicas_of(old) - n_down);
         }
         return false;
@@ -737,7 +738,7 @@ static bool has_old_pods(const DeploymentSync *turn) {
         const Items *pods = &turn->world->manager.items[PODS];
 
         for (size_t i = 0; i < turn->n; i++)
-                for (size_t k = 0; k < pods->n && turn->sets[i] != turn->new; k++)
+                for (size_t k = 0; k < pods->n && turn->sets[i] != turn->new_set; k++)
                         if (pod_is_owned(pods->items[k], turn->sets[i]) &&
                             !pod_has_ended(pods->items[k]))
                                 return true;
@@ -749,12 +750,12 @@ static bool recreate(DeploymentSync *turn) {
         bool is_scaled = false;
 
         for (size_t i = 0; i < turn->n; i++)
-                if (turn->sets[i] != turn->new &&replicas_of(turn->sets[i]) > 0)
+                if (turn->sets[i] != turn->new_set && replicas_of(turn->sets[i]) > 0)
                         is_scaled = scale(turn, turn->sets[i], 0) || is_scaled;
         if (is_scaled || has_old_pods(turn))
                 return is_scaled;
-        return !turn->new ? create_new(turn)
-                          : scale(turn, turn->new, replicas_of(turn->deployment));
+        return !turn->new_set ? create_new(turn)
+                              : scale(turn, turn->new_set, replicas_of(turn->deployment));
 }
 
 static int compare_revisions(const void *a, const void *b) {
@@ -769,7 +770,7 @@ static void clean_up(const DeploymentSync *turn) {
         size_t n = 0;
 
         for (size_t i = 0; i < turn->n; i++)
-                if (turn->sets[i] != turn->new)
+                if (turn->sets[i] != turn->new_set)
                         old[n++] = turn->sets[i];
         qsort(old, n, sizeof(old[0]), compare_revisions);
         for (size_t i = 0; (int64_t) i < (int64_t) n - history_limit(turn->deployment); i++)
@@ -800,7 +801,7 @@ static void sync_status(const DeploymentSync *turn) {
         for (size_t k = 0; k < 3; k++)
                 for (size_t i = 0; i < turn->n; i++)
                         values[k] += json_object_get_int64(GET(turn->sets[i], "status", keys[k]));
-        values[3] = object_integer(turn->new, "status.replicas");
+        values[3] = object_integer(turn->new_set, "status.replicas");
         values[4] = object_integer(turn->deployment, "metadata.generation");
         if (has_numbers(status, keys, values))
                 return;
@@ -814,14 +815,14 @@ void deployment_sync(World *world, json_object *deployment) {
         bool is_paused = json_object_get_boolean(GET(deployment, "spec", "paused"));
 
         find_sets(&turn);
-        if (turn.new &&sync_revision(&turn))
+        if (turn.new_set && sync_revision(&turn))
                 return;
         if (is_paused || is_scaling(&turn)) {
                 scale_all(&turn);
                 if (is_paused)
                         clean_up(&turn);
         } else if (is_recreate(&turn) ? recreate(&turn)
-                   : !turn.new        ? create_new(&turn)
+                   : !turn.new_set    ? create_new(&turn)
                                       : roll(&turn))
                 return;
         else if (is_complete(deployment))

@@ -72,14 +72,14 @@ TEST(test_annotations) {
                 "'[{\\'name\\':\\'a\\',\\'ready\\':true,\\'containerID\\':\\'x://a2\\'}]'}},"
                 "'spec':{'podName':'p','containers':[{'name':'a'}]}}";
         cleanup(recreate_spec_free_p) RecreateSpec *old = read_spec(text, RECREATE_V1ALPHA1);
-        cleanup(recreate_spec_free_p) RecreateSpec *new = read_spec(text, RECREATE_V1BETA1);
+        cleanup(recreate_spec_free_p) RecreateSpec *newer = read_spec(text, RECREATE_V1BETA1);
 
         assert_true(old->is_drained);
         assert_int_equal(old->drained_at, 120);
         assert_null(old->bad_drain);
         assert_int_equal(old->n_snapshot, 1);
         assert_string_equal(old->snapshot[0].container_id, "x://a2");
-        assert_true(!new->is_drained &&new->n_snapshot == 0);
+        assert_true(!newer->is_drained && newer->n_snapshot == 0);
 }
 
 TEST(test_bad_drain) {
