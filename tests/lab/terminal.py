@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 
 
 class Terminal:
-    """Keeps all output of the program, with the sequences that move the cursor."""
+    """Keeps all output of the program, with the sequences that move the cursor. The kernel kills the program with the
+    thread that made this object."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], term: str = "xterm", columns: int = 120, rows: int = 40
@@ -24,7 +25,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.child = subprocess.Popen(
-            command,
+            ["setpriv", "--pdeathsig", "KILL", "--", *command],
             stdin=slave,
             stdout=slave,
             stderr=slave,
