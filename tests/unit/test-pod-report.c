@@ -4,6 +4,7 @@
 
 #include "tests/unit/unit.h"
 
+#include "agent/base/text.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/pod-report.h"
 #include "tests/unit/quoted-json.h"
@@ -90,6 +91,11 @@ static const Case cases[] = {
 };
 /* clang-format on */
 
+/* A document leaves out what a table shows as nothing or "-". */
+static const char *known(const char *text) {
+        return text[0] && strcmp(text, "-") != 0 ? text : NULL;
+}
+
 TEST_ROWS(test_report, cases, name, const Case *one) {
         cleanup(json_object_put_p) json_object *pod = parse("%s", one->pod);
         cleanup(json_object_put_p) json_object *document = NULL;
@@ -105,7 +111,7 @@ TEST_ROWS(test_report, cases, name, const Case *one) {
         assert_string_equal(report.message, one->message);
         document = pod_report_json(pod, &report);
         assert_non_null(document);
-        assert_string_equal(json_get_text(document, "verdict") ?: "-", one->verdict);
-        assert_string_equal(json_get_text(document, "message") ?: "", one->message);
-        assert_string_equal(json_get_text(document, "environment") ?: "-", one->environment);
+        assert_true(text_equal(json_get_text(document, "verdict"), known(one->verdict)));
+        assert_true(text_equal(json_get_text(document, "message"), known(one->message)));
+        assert_true(text_equal(json_get_text(document, "environment"), known(one->environment)));
 }

@@ -1228,11 +1228,13 @@ TEST_ROWS(test_late, late_rows, name, const struct LateRow *row) {
 
         assert_ok(census_take(&made.view, made.record, &census));
         assert_ok(rollout_name_late(&made.view, made.record, &census, &late));
-        if (row->named)
-                assert_true(text_format(&expected,
-                                        "pod \"%s\": it has other images than the template",
-                                        row->named) >= 0);
-        assert_string_equal(late ?: "", expected ?: "");
+        if (!row->named) {
+                assert_null(late);
+                return;
+        }
+        assert_true(text_format(&expected, "pod \"%s\": it has other images than the template",
+                                row->named) >= 0);
+        assert_string_equal(late, expected);
 }
 
 static const struct UnfinishedRow {
