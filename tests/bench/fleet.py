@@ -24,6 +24,7 @@ from lab.inplace import Inplace
 from lab.kube import KubeError, Object
 from lab.metrics import Metrics, parse_metrics
 from lab.node_image import GROUP, ImageSet
+from lab.process import DIES_WITH_US
 from lab.wait import wait_until
 
 import machine
@@ -193,7 +194,7 @@ class Fleet(Closing):
         for name in ("state", "images.d", "auth"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         argv = [
-            "setpriv", "--pdeathsig", "KILL", "--", "setarch", "-R", "--", self._node.build_dir / "agent" / "inplaced",
+            *DIES_WITH_US, "setarch", "-R", "--", self._node.build_dir / "agent" / "inplaced",
             f"--node-name={_name(number)}", f"--config={self._config}", f"--socket={folder}/s",
             f"--state-dir={folder}/state", f"--images-dir={folder}/images.d", f"--auth-dir={folder}/auth",
             "--metrics-address=", "--kubelet-health-address=", "--register-node", "--min-free-disk=0",

@@ -15,6 +15,10 @@ from lab.cleanup import MARKER
 from lab.wait import stretch
 
 
+# Before a command: the kernel kills the program with the thread that has started it.
+DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+
+
 @dataclass(frozen=True)
 class Exit:
     """How a process ended: `code` as in subprocess, `seconds` from the signal to the end."""
@@ -51,7 +55,7 @@ class Process:
         self.began_at = time.monotonic()
         with log.open("ab") as output:
             self._child = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", *argv],
+                [*DIES_WITH_US, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -13,6 +13,8 @@ import termios
 import threading
 from collections.abc import Mapping, Sequence
 
+from lab.process import DIES_WITH_US
+
 
 class Terminal:
     """Keeps all output of the program, with the sequences that move the cursor. The kernel kills the program with the
@@ -25,7 +27,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.child = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", *command],
+            [*DIES_WITH_US, *command],
             stdin=slave,
             stdout=slave,
             stderr=slave,
