@@ -18,7 +18,7 @@
 
 struct Mistake {
         long number;
-        char *executed; /* mapped file, NULL: none */
+        char *executed; /* mapped file; NULL: there is none */
 };
 
 /* The same object in all source files of a program. */
@@ -30,9 +30,9 @@ __attribute__((constructor, weak)) void mistake_begin(void) {
         void *mapped;
         int fd;
 
-        if (number != NULL)
+        if (number)
                 mistake_state.number = strtol(number, NULL, 10);
-        if (path == NULL)
+        if (!path)
                 return;
         fd = open(path, O_RDWR | O_CLOEXEC);
         if (fd < 0)
@@ -50,6 +50,6 @@ static inline bool mistake_is(long number) {
 }
 
 static inline void mistake_executed(long number) {
-        if (mistake_state.executed != NULL)
+        if (mistake_state.executed)
                 mistake_state.executed[number] = 1;
 }

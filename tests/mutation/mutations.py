@@ -32,6 +32,8 @@ _NUMBER = re.compile(r"(?<![\w.\"'])(\d+)(?![\w.\"'])")
 # A call or an assignment that fills a line by itself.
 _STATEMENT = re.compile(r"^\s+(?!return\b|break;|continue;|goto\b|case\b|cleanup\()[\w*>.\[\]()-]+(\(.*\)| \S?= .*);$")
 _DECLARATION = re.compile(r"^\s+(const |static |struct |unsigned |enum )*[A-Za-z_]\w* \**\w+( =|;|,|\[)")
+_VOID = re.compile(r"(static |inline )*void \w")
+_BODY = re.compile(r"\)( _\w+)* \{$")
 # Lines after which a statement can stand.
 _LABEL = re.compile(r"\s+(case\b.*|default):$")
 _END = re.compile(r"[;}]$|^(?!.*\bswitch \().*(\)|\belse|\bdo) \{$")
@@ -42,6 +44,15 @@ class Mutation(NamedTuple):
     line: int  # from 1
     before: str
     after: str
+
+
+class Function(NamedTuple):
+    start: int  # line of its first brace
+    end: int
+    is_void: bool
+
+    def has(self, line: int) -> bool:
+        return self.start < line < self.end
 
 
 def _blank(found: re.Match[str]) -> str:
@@ -78,23 +89,18 @@ def list_mutations(text: str) -> list[Mutation]:
     return found
 
 
-def find_functions(text: str) -> list[tuple[int, int]]:
-    """The lines of each function that its braces are on."""
-    found, head, start = [], None, None
+def find_functions(text: str) -> list[Function]:
+    found, head, start = [], "", 0
     for number, line in enumerate(text.splitlines(), 1):
-        if start is None:
-            if line[:1].isalpha() or line.startswith("_"):
-                head = []
-            if head is not None:
-                head.append(line.strip())
-                if line.endswith("{"):
-                    start = number if re.search(r"\)( _\w+)* \{$", line) and " = " not in " ".join(head) else None
-                    head = None
-                elif line.endswith(";"):
-                    head = None
-        elif line.startswith("}"):
-            found.append((start, number))
-            start = None
+        if start > 0 and line.startswith("}"):
+            found.append(Function(start, number, _VOID.match(head) is not None))
+            head, start = "", 0
+        elif start == 0 and (head or line[:1].isalpha() or line.startswith("_")):
+            head = line if line[:1].isalpha() or line.startswith("_") else head + line
+            if _BODY.search(line) and " = " not in head:
+                start = number
+            elif line.endswith(("{", ";")):
+                head = ""
     return found
 
 
@@ -128,16 +134,15 @@ def switch(text: str, mistakes: dict[int, Mutation], unsure: Collection[int] = (
             owners[len(made)] = owner
 
     done = 0
-    for start, end in find_functions(text):
+    for function in find_functions(text):
+        start, end, is_void = function
         for line in lines[done:start]:
             add(line)
-        done = start
-        inside = {number: one for number, one in mistakes.items() if start < one.line < end}
+        inside = {number: one for number, one in mistakes.items() if function.has(one.line)}
         places: dict[int, list[int]] = {}
         for number, one in inside.items():
             place = start if number in unsure else _find_place(lines, code, start, one.line)
             places.setdefault(place, []).append(number)
-        is_void = re.match(r"(static |inline )*void \w", _head(lines, start))
         for number, one in inside.items():
             add(f"        if (mistake_is({number})) {{", number)
             for at in range(start + 1, end):
@@ -154,15 +159,11 @@ def switch(text: str, mistakes: dict[int, Mutation], unsure: Collection[int] = (
     return "\n".join(made) + "\n", owners
 
 
-def _head(lines: list[str], start: int) -> str:
-    return next(line for line in reversed(lines[:start]) if line[:1].isalpha() or line.startswith("_"))
-
-
 def choose(texts: dict[str, str], seed: int) -> Iterator[tuple[str, Mutation]]:
     """All mutations inside functions, each once, in the order of the seed."""
     everything = []
     for name in sorted(texts):
-        inside = {line for start, end in find_functions(texts[name]) for line in range(start + 1, end)}
-        everything += [(name, one) for one in list_mutations(texts[name]) if one.line in inside]
+        functions = find_functions(texts[name])
+        everything += [(name, one) for one in list_mutations(texts[name]) if any(f.has(one.line) for f in functions)]
     random.Random(seed).shuffle(everything)
     yield from everything

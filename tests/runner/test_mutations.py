@@ -86,8 +86,9 @@ int main(void) {
 def test_each_mistake_can_be_switched_on(tmp_path):
     mistakes = dict(enumerate((one for _, one in choose({"p.c": _PROGRAM}, 1)), 1))
     assert len(mistakes) > 10
-    assert [_PROGRAM.splitlines()[start - 1].strip() for start, _ in find_functions(_PROGRAM)] == [
+    assert [_PROGRAM.splitlines()[one.start - 1].strip() for one in find_functions(_PROGRAM)] == [
         "int limit) {", "static void print(int value) {", "int main(void) {"]
+    assert [one.is_void for one in find_functions(_PROGRAM)] == [False, True, False]
     source, program, executed = tmp_path / "p.c", tmp_path / "p", tmp_path / "executed"
     source.write_text(switch(_PROGRAM, mistakes)[0])
     header = REPOSITORY / "tests" / "mutation" / "mistake.h"
