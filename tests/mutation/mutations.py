@@ -35,7 +35,7 @@ _DECLARATION = re.compile(r"^\s+(const |static |struct |unsigned |enum )*[A-Za-z
 _VOID = re.compile(r"(static |inline )*void \w")
 _BODY = re.compile(r"\)( _\w+)* \{$")
 # Lines after which a statement can stand.
-_LABEL = re.compile(r"\s+(case\b.*|default):$")
+_LABEL = re.compile(r"\s+(case\b.*|default):")
 _END = re.compile(r"[;}]$|^(?!.*\bswitch \().*(\)|\belse|\bdo) \{$")
 _NOISE = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|/\*.*?\*/')
 
@@ -111,7 +111,7 @@ def _find_place(lines: list[str], code: dict[int, str], start: int, line: int) -
         for above in range(line - 1, start, -1):
             ends = code.get(above, "").rstrip()
             follows = lines[above].strip()
-            if _LABEL.match(ends) or (_END.search(ends) and not follows.startswith("else")):
+            if (_LABEL.match(ends) and ends.endswith(":")) or (_END.search(ends) and not follows.startswith("else")):
                 return above
     return start
 

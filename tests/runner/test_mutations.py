@@ -61,6 +61,8 @@ static int classify(int value,
         switch (value) {
         case 1:
                 return 10;
+        case 3: return 11;
+        case 5: break;
         default:
                 break;
         }
@@ -113,7 +115,7 @@ def test_each_mistake_can_be_switched_on(tmp_path):
 
 
 def test_a_mistake_that_does_not_compile_has_its_lines():
-    made, owners = switch(_PROGRAM, {3: Mutation(17, "if (value > limit)", "        if (value > )")})
+    made, owners = switch(_PROGRAM, {3: Mutation(19, "if (value > limit)", "        if (value > )")})
     assert [owners.get(at) for at, line in enumerate(made.splitlines(), 1) if "> )" in line] == [3]
     assert [owners.get(at) for at, line in enumerate(made.splitlines(), 1) if "mistake_executed" in line] == [-3]
 
