@@ -170,6 +170,7 @@ static const struct Refusal {
         { "{\"r.io\":{\"auth\":\"" SECRET "!\"}}",                             "the field \"auth\" of \"r.io\" is not base64" },
         { "{\"r.io\":{\"auth\":\"" SECRET_AUTH "x\"}}",                        "the field \"auth\" of \"r.io\" is not base64" },
         { "{\"r.io\":{\"auth\":\"aHVudGVyMg==\"}}",                            "is not base64 of \"username:password\"" },
+        { "{\"r.io\":{\"auth\":\"AAA=\"}}",                                    "is not base64 of \"username:password\"" },
         { "{\"r.io\":{\"auth\":\"dQA6cA==\"}}",                                "is not base64 of \"username:password\"" },
         { "{\"https://me:" SECRET "@r.io\":{\"auth\":1}}",                     "the field \"auth\" of \"r.io\" is not a string" },
         { "{\"good.io\":{\"auth\":\"dTpw\"},\"r.io\":{\"auth\":\"!\"}}",       "of \"r.io\" is not base64" },

@@ -5,6 +5,7 @@
  */
 
 #include "agent/image/image-status.h"
+#include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
 #define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
@@ -96,10 +97,6 @@ static const struct Read {
 
 /* clang-format on */
 
-static inline void json_object_put_p(json_object **object) {
-        json_object_put(*object);
-}
-
 TEST_ROWS(test_percent, percents, name, const struct Percent *percent) {
         const ImageStatus status = {
                 .phase = percent->phase,
@@ -145,6 +142,37 @@ TEST(test_there_and_back) {
                 if (before->phase != IMAGE_PULLING)
                         assert_string_equal(after.image_id ?: "", before->image_id ?: "");
         }
+}
+
+/* clang-format off */
+static const struct OnDemandRow {
+        const char *text;
+        ImageOnDemand found;
+} on_demand_rows[] = {
+        { "null", { .n_layers = 0 } },
+        { "{'layers':2,'allLayers':3}", { .n_layers = 2, .n_layers_all = 3 } },
+        { "{'layers':2,'allLayers':3,'bytesPresent':0,'bytesTotal':9}",
+          { .n_layers = 2, .n_layers_all = 3, .is_counted = true, .bytes_total = 9 } },
+        { "{'layers':2,'allLayers':3,'bytesPresent':9,'bytesTotal':9}",
+          { .n_layers = 2, .n_layers_all = 3, .is_counted = true, .bytes_present = 9, .bytes_total = 9 } },
+        { "{'layers':2,'allLayers':3,'bytesPresent':10,'bytesTotal':9}", { .n_layers = 2, .n_layers_all = 3 } },
+        { "{'layers':2,'allLayers':3,'bytesPresent':-1,'bytesTotal':9}", { .n_layers = 2, .n_layers_all = 3 } },
+        { "{'layers':2,'allLayers':3,'bytesPresent':0,'bytesTotal':0}", { .n_layers = 2, .n_layers_all = 3 } },
+};
+/* clang-format on */
+
+/* Numbers that cannot be are no count. */
+TEST_ROWS(test_on_demand, on_demand_rows, text, const struct OnDemandRow *row) {
+        cleanup(json_object_put_p) json_object *object =
+                parse("{'phase':'Succeeded','onDemand':%s}", row->text);
+        cleanup(image_status_done) ImageStatus status = { 0 };
+
+        assert_ok(image_status_from_json(object, "nginx", &status, NULL));
+        assert_int_equal(status.on_demand.n_layers, row->found.n_layers);
+        assert_int_equal(status.on_demand.n_layers_all, row->found.n_layers_all);
+        assert_int_equal(status.on_demand.is_counted, row->found.is_counted);
+        assert_int_equal(status.on_demand.bytes_present, row->found.bytes_present);
+        assert_int_equal(status.on_demand.bytes_total, row->found.bytes_total);
 }
 
 TEST_ROWS(test_read, reads, text, const struct Read *row) {

@@ -216,3 +216,18 @@ TEST(test_state) {
 TEST(test_state_of_an_older_version) {
         check_states(OLDER);
 }
+
+/* Without images of its own an update leads to the template's. */
+TEST(test_record) {
+        static const BeginCase row = { .version = OLDER, .kind = CLONE, .strategy = IN_PLACE };
+        cleanup(json_object_put_p) json_object *workload = make_workload(&row);
+        cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");
+        const RolloutView view = { .kind = CLONE, .workload = workload };
+        cleanup(json_object_put_p) json_object *given = kruise_record(&view, images);
+        cleanup(json_object_put_p) json_object *followed = kruise_record(&view, NULL);
+
+        assert_json(given, "{'state':'forward','mode':'set-image','before':{'app':'A'},"
+                           "'after':{'app':'B'}}");
+        assert_json(followed, "{'state':'forward','mode':'set-image','before':{'app':'A',"
+                              "'side':'S'},'after':{'app':'A','side':'S'}}");
+}

@@ -287,6 +287,15 @@ TEST(test_status) {
 }
 
 /* A message that is refused as bad would be left alone until its object changes. */
+TEST(test_named_content_type) {
+        static const uint8_t bytes[] = "k8s\0\x12\x00\x22\x23"
+                                       "application/vnd.kubernetes.protobuf";
+        cleanup(message_free_p) KubeEnvelope *envelope = NULL;
+
+        assert_ok(kube_protobuf_open(bytes, sizeof(bytes) - 1, &envelope, NULL));
+        assert_non_null(envelope);
+}
+
 TEST(test_out_of_memory) {
         ProtobufCMessage *message = NULL;
         size_t n = 0;

@@ -14,6 +14,10 @@
         "k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x0d\x12\x07" \
         "Failure\x1a\x02no"
 
+#define LETTERS_10 "abcdefghij"
+#define LETTERS_40 LETTERS_10 LETTERS_10 LETTERS_10 LETTERS_10
+#define LETTERS_90 LETTERS_40 LETTERS_40 LETTERS_10
+
 #define TEXT(text) text, sizeof(text) - 1
 
 static const struct Case {
@@ -46,6 +50,10 @@ static const struct Case {
           TEXT("k8s\0\x2d\x01\x02\x03\x04\x31\x01\x02\x03\x04\x05\x06\x07\x08\x0a\x0c\x0a\x02v1"
                "\x12\x06Status\x12\x04\x1a\x02no"),
           ERROR_DENIED, "no" },
+        { "a size of two bytes", 403,
+          TEXT("k8s\0\x1a\xb4\x01" LETTERS_90 LETTERS_90 "\x0a\x0c\x0a\x02v1\x12\x06Status"
+               "\x12\x85\x01\x1a\x82\x01" LETTERS_90 LETTERS_40),
+          ERROR_DENIED, LETTERS_90 LETTERS_40 },
         { "cut in its message", 403, PROTOBUF, sizeof(PROTOBUF) - 2, ERROR_DENIED,
           "the server answered 403" },
         { "only the magic", 403, TEXT("k8s\0"), ERROR_DENIED, "the server answered 403" },

@@ -379,6 +379,8 @@ TEST(test_wrong_file) {
                   "/two/config: clusters[0].cluster.server: is missing" },
                 { "{}", "x",
                   "/one/config: contexts[0].context.cluster: there is no cluster \"c\"" },
+                { "clusters: [{name: c, cluster: {server: 'https://h'}}]", "lost",
+                  "/one/config: contexts[1].context.user: there is no user \"u\"" },
                 { "{}", "y", "/one/config: there is no context \"y\"" },
                 { "current-context: z", NULL,
                   "/two/config: current-context: there is no context \"z\"" },
@@ -388,7 +390,8 @@ TEST(test_wrong_file) {
 
         for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 const KubeconfigFile files[] = {
-                        FILE_OF("one", "contexts: [{name: x, context: {cluster: c}}]"),
+                        FILE_OF("one", "contexts: [{name: x, context: {cluster: c}}, "
+                                       "{name: lost, context: {cluster: c, user: u}}]"),
                         FILE_OF("two", cases[i].second),
                 };
                 cleanup(error_done) Error error = ERROR_INIT;

@@ -85,6 +85,10 @@ static const Case cases[] = {
         { "another image, so the environment is not known", "{'spec':{'containers':[{'name':'a','image':'app:1',"
           ENV("metadata.labels[\\\'a\\\']") "}]},'status':{" VERDICT("ImageStale") "}}",
           "app:1", "-", "ImageStale", "unknown", 0, 60, "" },
+        { "its second variable", "{'spec':{'containers':[{'name':'a','image':'app:1','env':[{'name':'B','value':'b'},"
+          "{'name':'A','valueFrom':{'fieldRef':{'fieldPath':'metadata.labels[\\\'a\\\']'}}}]}]},"
+          "'status':{" VERDICT("Verified") "}}",
+          "app:1", "-", "Verified", "current", 0, 60, "" },
         { "an environment from elsewhere", "{'spec':{'containers':[{'name':'a','image':'app:1'," ENV("status.podIP") "}]},"
           "'status':{" VERDICT("EnvironmentStale") "}}",
           "app:1", "-", "EnvironmentStale", "-", 0, 60, "" },

@@ -337,6 +337,7 @@ static const struct {
                 PreloadPhase outcome;
         } of[2];
         bool is_taken_up; /* the first image */
+        const char *said; /* message of the second image; NULL: none */
         bool has_begun, is_unregistered, is_written, is_late, is_stalled;
         const char *refusal;
         bool has_job_ended; /* the second image's job has ended; there are no jobs otherwise */
@@ -371,6 +372,8 @@ static const struct {
           .state = PRELOAD_NODE_FAILED, .message = "NoProgress: nothing has changed for ten minutes" },
         { PRELOAD_PULL, { { DONE, 1, DONE }, { DONE, 1, DONE } }, .is_late = true, .is_stalled = true,
           .state = PRELOAD_NODE_DONE, .progress = 204 },
+        { PRELOAD_PULL, { { DONE, 1, DONE }, { PRELOAD_WAITING, 1, GONE } }, .said = "Unreachable: x",
+          .state = PRELOAD_NODE_RUNNING, .message = "Unreachable: x" },
         { PRELOAD_PULL, .is_stalled = true, .state = PRELOAD_NODE_IDLE },
         { PRELOAD_WATCH, { { PRELOAD_WAITING, 1, GONE } }, .is_late = true, .state = PRELOAD_NODE_SILENT,
           .message = "no agent answers" },
@@ -410,11 +413,13 @@ TEST(test_nodes) {
                 const char *message;
 
                 for (size_t k = 0; k < 2; k++)
-                        pulls[k] = (PreloadPull){ .phase = nodes[i].of[k].phase,
-                                                  .is_taken_up = k == 0 && nodes[i].is_taken_up,
-                                                  .awaited = nodes[i].of[k].version ?: -1,
-                                                  .was_seen = true,
-                                                  .outcome = nodes[i].of[k].outcome };
+                        pulls[k] =
+                                (PreloadPull){ .phase = nodes[i].of[k].phase,
+                                               .is_taken_up = k == 0 && nodes[i].is_taken_up,
+                                               .awaited = nodes[i].of[k].version ?: -1,
+                                               .was_seen = true,
+                                               .message = (char *) (k == 1 ? nodes[i].said : NULL),
+                                               .outcome = nodes[i].of[k].outcome };
                 message = preload_node_message(&node);
                 if (preload_node_state(&node) != nodes[i].state ||
                     (message ? !nodes[i].message || strcmp(message, nodes[i].message) != 0

@@ -82,6 +82,20 @@ TEST(test_annotations) {
         assert_true(!newer->is_drained && newer->n_snapshot == 0);
 }
 
+/* A container without a name or an ID was not there when the request was seen. */
+TEST(test_snapshot_in_parts) {
+        cleanup(recreate_spec_free_p) RecreateSpec *spec = read_spec(
+                "{'metadata':{" ID "},'spec':{'podName':'p','containers':[{'name':'a'}]},"
+                "'status':{'containerStatusSnapshot':[{'name':'a'},{'containerID':'x://b'},"
+                "{'name':'c','containerID':'x://c'}]}}",
+                RECREATE_V1BETA1);
+
+        assert_int_equal(spec->n_snapshot, 1);
+        assert_string_equal(spec->snapshot[0].name, "c");
+        assert_string_equal(spec->snapshot[0].container_id, "x://c");
+        assert_false(spec->snapshot[0].is_ready);
+}
+
 TEST(test_bad_drain) {
         cleanup(recreate_spec_free_p) RecreateSpec *spec =
                 read_spec("{'metadata':{" ID

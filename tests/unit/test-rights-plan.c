@@ -45,6 +45,17 @@ TEST_ROWS(test_answers, answers_rows, text, const struct AnswersRow *row) {
         assert_int_equal(right_is_allowed(review), row->is_allowed);
 }
 
+/* A command about a workload asks for one right by the workload's name. */
+TEST(test_rights_with_names) {
+        for (RightsTask task = 0; task < _RIGHTS_TASK_MAX; task++) {
+                size_t n = 0;
+
+                for (size_t i = 0; i < n_right_specs; i++)
+                        n += right_has_name(&right_specs[i], task);
+                assert_int_equal(n, (int) task < _WORKLOAD_KIND_MAX ? 1 : 0);
+        }
+}
+
 /* No right is there twice, and each task has its own. */
 TEST(test_table) {
         for (RightsTask task = 0; task < _RIGHTS_TASK_MAX; task++) {

@@ -70,9 +70,10 @@ typedef struct TestState {
         int grace_sec;
         int unsettled_sec; /* how long a run that was replaced may still write */
         const char *max_unavailable;
-        int noted_sec;  /* how long its pods have been as they are, as far as this run has seen */
-        bool is_fresh;  /* but web-1, which it has just seen updated */
-        bool is_silent; /* the pods were, when they came to be as they are */
+        int noted_sec; /* how long its pods have been as they are, as far as this run has seen */
+        bool is_fresh; /* but web-1, which it has just seen updated */
+        bool is_long_updated; /* web-1 was updated that long ago */
+        bool is_silent;       /* the pods were, when they came to be as they are */
 } TestState;
 
 static const char *or_else(const char *text, const char *other) {
@@ -345,7 +346,8 @@ static TestView make_view(const TestState *state) {
                 json_object_object_add(
                         made.view.noted, name,
                         parse("{'phase': '%s', 'since': %d, 'silent': %s, 'first': -3}",
-                              n == 1 && state->is_fresh ? "updated" : "updating",
+                              n == 1 && (state->is_fresh || state->is_long_updated) ? "updated"
+                                                                                    : "updating",
                               NOW_SEC - (n == 1 && state->is_fresh ? 0 : state->noted_sec),
                               state->is_silent ? "true" : "false"));
         }
@@ -546,6 +548,8 @@ static const PlanCase plan_rows[] = {
           ROLLOUT_HAND_BACK, "pod \"web-0\": the PodDisruptionBudget \"pdb\" allows no further pod to be unavailable", NULL },
         { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .pods = { OLD, NEW, STILL_ILL } },
           ROLLOUT_WAIT, NULL, NULL },
+        { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .noted_sec = 99, .is_long_updated = true,
+            .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_HAND_BACK, "pod \"web-0\": the PodDisruptionBudget", NULL },
         /* Held on, where the controller would replace those pods, or the next run updates them. */
         { { DAEMON, TURNED, .n_updated = 1, .budget = 1, .budget_of = 2, .noted_sec = 99, .pods = { OLD, STILL_ILL } },
           ROLLOUT_STOP, "not all pods run the images: pod \"web-0\": the PodDisruptionBudget \"pdb\"", NULL },
@@ -789,6 +793,7 @@ static const PlanCase plan_rows[] = {
         /* The partition was raised over a pod whose old container is about to end. */
         { { STATEFUL, TURNED, .partition = 1, .pods = { STOPPING, OLD } }, ROLLOUT_WAIT, "web-0", NULL },
         { { STATEFUL, TURNED, .partition = 1, .pods = { OLD, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { STATEFUL, TURNED, .partition = 1, .pods = { NEW, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
         { { STATEFUL, TURNED, .n_updated = 1, .partition = 1, .pods = { OLD, NEW } }, ROLLOUT_HAND_BACK, NULL,
           "\"partition\":1" },
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "count", NULL },
@@ -1341,6 +1346,10 @@ static const PlanCase release_rows[] = {
           NULL, "\"inplaced.io/held\":null" },
         { { DECLARED, .held = "2", TURNED, .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD, NEW } }, ROLLOUT_ABANDON,
           NULL, "\"partition\":2" },
+        { { DECLARED, .held = "12", TURNED, .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD, NEW } }, ROLLOUT_ABANDON,
+          NULL, "\"partition\":12" },
+        /* Another client has changed the template since. */
+        { { STATEFUL, .template = "C", .pods = { OLD } }, ROLLOUT_ABANDON, "changed its template", "\"partition\":0" },
 };
 /* clang-format on */
 
@@ -1417,6 +1426,51 @@ TEST(test_history_holds_nothing) {
         annotations = object_at(step.patch, "metadata.annotations");
         assert_string_equal(json_get_text(annotations, UPDATE_ANNOTATION), UPDATE_ONLY);
         assert_null(json_get_text(annotations, HELD_ANNOTATION));
+}
+
+/* clang-format off */
+static const struct RehearseRow {
+        const char *name;
+        TestState state;
+        RolloutAction action;
+        const char *patch; /* a part of it; NULL: it needs no such write */
+} rehearse_rows[] = {
+        { "a Deployment's template", { DEPLOYMENT, .pods = { OLD } }, ROLLOUT_PATCH_WORKLOAD, "\"image\":\"B\"" },
+        { "a template that leads", { STATEFUL, .pods = { OLD } }, ROLLOUT_PATCH_WORKLOAD, NULL },
+        { "a declared template", { DECLARED, .kind = WORKLOAD_DEPLOYMENT, .template = "B", .pods = { OLD } },
+          ROLLOUT_PATCH_WORKLOAD, NULL },
+        { "a ReplicaSet", { DEPLOYMENT, .pods = { OLD } }, ROLLOUT_PATCH_REPLICA_SET, "\"image\":\"B\"" },
+        { "no ReplicaSet", { STATEFUL, .pods = { OLD } }, ROLLOUT_PATCH_REPLICA_SET, NULL },
+        { "history", { DEPLOYMENT, HISTORY, .pods = { OLD } }, ROLLOUT_CREATE_REPLICA_SET, "\"image\":\"A\"" },
+        { "history that is there", { DEPLOYMENT, HISTORY, .older = "B", .pods = { OLD } }, ROLLOUT_CREATE_REPLICA_SET, NULL },
+        { "no history", { STATEFUL, HISTORY, .pods = { OLD } }, ROLLOUT_CREATE_REPLICA_SET, NULL },
+        { "a gate", { DEPLOYMENT, .pods = { { .image = "A", .gate = OPEN } } }, ROLLOUT_CLOSE_GATE,
+          "\\\"app\\\":\\\"B\\\"" },
+        { "a gate that is closed", { DEPLOYMENT, .pods = { { .image = "A", .gate = CLOSED_FOR("B") } } }, ROLLOUT_CLOSE_GATE,
+          NULL },
+        { "no gate", { DEPLOYMENT, .pods = { OLD } }, ROLLOUT_CLOSE_GATE, NULL },
+        { "a pod", { DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_PATCH_POD, "\"uid\":\"u1\"" },
+        { "a pod on the way back", { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { NEW } }, ROLLOUT_PATCH_POD,
+          "\"image\":\"A\"" },
+        { "no pod", { DEPLOYMENT, .pods = { NEW } }, ROLLOUT_PATCH_POD, NULL },
+        { "the end", { DEPLOYMENT, .pods = { OLD } }, ROLLOUT_HAND_BACK, NULL },
+};
+/* clang-format on */
+
+/* The server checks the writes before the first one. */
+TEST_ROWS(test_rehearse, rehearse_rows, name, const struct RehearseRow *row) {
+        cleanup(view_done) TestView made = make_view(&row->state);
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        const RolloutLimits limits = { .grace_sec = 0 };
+        cleanup(census_done) Census census = CENSUS_INIT;
+
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_ok(rollout_rehearse(&made.view, made.record, &limits, &census, row->action, &step));
+        assert_int_equal(step.action, row->patch ? row->action : ROLLOUT_WAIT);
+        if (row->patch)
+                assert_contains(json_to_text(step.patch), row->patch);
+        else
+                assert_null(step.patch);
 }
 
 typedef struct BeginCase {
@@ -1536,6 +1590,49 @@ static const BeginCase begin_rows[] = {
 TEST(test_begin) {
         for (size_t i = 0; i < N_ELEMENTS(begin_rows); i++)
                 check_begin(i, &begin_rows[i]);
+}
+
+static const struct LoneRow {
+        const char *name;
+        TestState state;
+        RolloutMode mode;
+        const char *refusal; /* a part of it; NULL: there is nothing to do */
+} lone_rows[] = {
+        { "its controller makes one when the hold ends",
+          { .is_declared = true, .held = "paused" },
+          ROLLOUT_FOLLOW,
+          NULL },
+        { "other images",
+          { .is_declared = true, .held = "paused" },
+          ROLLOUT_SET_IMAGE,
+          "no ReplicaSet has its pods or its template, and its controller makes none" },
+        { "it is paused",
+          { .env = NULL },
+          ROLLOUT_FOLLOW,
+          "no ReplicaSet has its pods or its template, and its controller makes none" },
+        { "its controller goes on",
+          { FREE },
+          ROLLOUT_SET_IMAGE,
+          "its controller has made no ReplicaSet yet" },
+};
+
+/* A Deployment has no ReplicaSet: it was just made, or another client has deleted it. */
+TEST_ROWS(test_begin_without_replica_set, lone_rows, name, const struct LoneRow *row) {
+        cleanup(view_done) TestView made = make_view(&row->state);
+        cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const RolloutRequest request = { .mode = row->mode,
+                                         .images = row->mode == ROLLOUT_SET_IMAGE ? images : NULL,
+                                         .partition = -1,
+                                         .by = "alice" };
+
+        json_object_object_del(made.view.owned, "old");
+        assert_int_equal(rollout_begin(&made.view, &request, &patch, &error) < 0,
+                         row->refusal != NULL);
+        assert_null(patch);
+        if (row->refusal)
+                assert_contains(error_message(&error), row->refusal);
 }
 
 static json_object *read_record(json_object *patch) {

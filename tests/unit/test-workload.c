@@ -70,3 +70,53 @@ TEST_ROWS(test_template, template_rows, name, const struct TemplateRow *row) {
         assert_ok(template_compare(one, other, &place));
         assert_string_equal(place ?: "", row->place ?: "");
 }
+
+/* Names of nothing, and those of other sorts of volumes, are left out. */
+TEST(test_needs_of_a_pod) {
+        cleanup(json_object_put_p) json_object *spec = parse(
+                "{'imagePullSecrets':[{'name':'a'},{'name':''},{},{'name':'b'}],'volumes':[{'name':"
+                "'x','image':{'reference':'v:1'}},{'name':'y','emptyDir':{}},{'name':'z','image':"
+                "{'reference':'v:2'}}]}");
+        cleanup(json_object_put_p) json_object *bare = parse("{}");
+        cleanup(json_object_put_p) json_object *secrets = parse("{}");
+        cleanup(json_object_put_p) json_object *images = parse("{}");
+
+        assert_ok(pod_spec_add_secrets(bare, secrets));
+        assert_ok(pod_spec_add_volume_images(bare, images));
+        assert_ok(pod_spec_add_secrets(spec, secrets));
+        assert_ok(pod_spec_add_volume_images(spec, images));
+        assert_json(secrets, "{'a':null,'b':null}");
+        assert_json(images, "{'v:1':null,'v:2':null}");
+}
+
+/* A sidecar goes on, and an init container ends. */
+TEST(test_containers_that_end) {
+        cleanup(json_object_put_p) json_object *template = parse(
+                "{'spec':{'initContainers':[{'name':'init'},{'name':'failing','restartPolicy':"
+                "'OnFailure'},{'name':'side','restartPolicy':'Always'}],'containers':"
+                "[{'name':'app'}]}}");
+
+        assert_true(template_ends(template, "init") && template_ends(template, "failing"));
+        assert_false(template_ends(template, "side") || template_ends(template, "app"));
+}
+
+static const struct BackoffRow {
+        const char *message;
+        int64_t sec; /* 0: it says none */
+} backoff_rows[] = {
+        { "back-off 10s restarting failed container", 10 },
+        { "back-off 2m40s restarting failed container", 160 },
+        { "back-off 5m0s restarting failed container", 300 },
+        { "back-off 3600s restarting", 3600 },
+        { "back-off 3601s restarting", 0 },
+        { "back-off 1h restarting", 0 },
+        { "back-off soon", 0 },
+        { "10s", 0 },
+};
+
+TEST_ROWS(test_backoff, backoff_rows, message, const struct BackoffRow *row) {
+        cleanup(json_object_put_p) json_object *status =
+                parse("{'state':{'waiting':{'message':'%s'}}}", row->message);
+
+        assert_int_equal(container_backoff_sec(status), row->sec);
+}
