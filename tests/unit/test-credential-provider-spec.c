@@ -41,6 +41,11 @@ static const struct BadConfigsRow {
         { PLUGIN(", env: [x]"),                                       "providers[0].env[0]: expected an object" },
         { PLUGIN(", env: [{name: '', value: x}]"),                    "providers[0].env[0]: a variable needs a name" },
         { PLUGIN(", env: [{name: a=b, value: x}]"),                   "providers[0].env[0]: a variable needs a name" },
+        { HEAD "providers:\n"
+          "- {name: b, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: 1s}\n"
+          "- {name: a, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: 1s}\n"
+          "- {name: a, apiVersion: " V1 ", matchImages: [z], defaultCacheDuration: 1s}\n",
+                                                                      "providers[2]: the plugin a is given twice" },
         { PLUGIN(", env: [{name: A, value: 12345}]"),                 "providers[0].env[0].value: expected a string (in quotes)" },
         { PLUGIN(", env: [{name: A, value: x, from: y}]"),            "providers[0].env[0].from: there is no such field" },
         { HEAD "providers: [{}]",                                     "providers[0].name: a plugin needs a name" },

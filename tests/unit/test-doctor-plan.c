@@ -139,7 +139,7 @@ TEST(test_limits) {
         cleanup(json_object_put_p) json_object *policies = limits.policies;
 
         assert_string_equal(doctor_limits_missing(&limits), "NodeImages and pods");
-        add_limit(&limits, "inplaced-resources", "other", "Deny");
+        add_limit(&limits, "inplaced-resources", "my-inplaced-resources", "Deny");
         add_limit(&limits, "inplaced-pods", "inplaced-pods", "Audit");
         assert_string_equal(doctor_limits_missing(&limits), "NodeImages and pods");
         add_limit(&limits, "my-inplaced-pods-2", "my-inplaced-pods-2", "Deny");

@@ -98,6 +98,7 @@ TEST(test_judge) {
         for (size_t i = 0; i < N_ELEMENTS(answers); i++) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 HealthReply reply = { .body_size = 0 };
+                int r;
 
                 for (size_t k = 0; answers[i].headers[k]; k++)
                         grpc_end_add_header(&reply.end, answers[i].headers[k],
@@ -105,7 +106,8 @@ TEST(test_judge) {
                 if (answers[i].body)
                         assert_true(health_spec_add_body(&reply, answers[i].body,
                                                          answers[i].body_size));
-                (void) health_spec_judge(&reply, answers[i].http_status, &error);
+                r = health_spec_judge(&reply, answers[i].http_status, &error);
+                assert_true(answers[i].kind == ERROR_NONE ? r == 0 : r < 0);
                 if (error.kind != answers[i].kind ||
                     (error.kind != ERROR_NONE && strcmp(error.message, answers[i].message) != 0))
                         fail_msg("answer %zu: %s: %s", i, error_kind_to_string(error.kind),

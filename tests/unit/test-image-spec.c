@@ -110,7 +110,7 @@ TEST_ROWS(test_refusal, refusals, message, const struct Refusal *refusal) {
 static void parse_or_fail(const char *json, DesiredImages *ret) {
         cleanup(error_done) Error error = ERROR_INIT;
 
-        if (parse(json, ret, &error) < 0)
+        if (parse(json, ret, &error) != 0)
                 fail_msg("%s", error_message(&error));
 }
 

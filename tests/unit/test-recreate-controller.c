@@ -6,6 +6,7 @@
 
 #include "tests/unit/unit.h"
 
+#include "agent/base/text.h"
 #include "agent/recreate/recreate-plan.h"
 #include "agent/recreate/recreate-controller-spec.h"
 #include "tests/unit/quoted-json.h"
@@ -229,6 +230,37 @@ static const struct GateRow {
         { POD("True", ""), false, NULL },
         { POD("False", "no list"), true, PATCH("False", "[" OURS "]") },
 };
+
+#define WRITER(agent, key) "{\"userAgent\":\"" agent "\",\"key\":\"" key "\"}"
+#define REQUEST(key) WRITER("ContainerRecreateRequest", key)
+
+/* Names of other namespaces, and of other writers, are no requests of this pod. */
+TEST(test_requests_of_a_gate) {
+        static const struct {
+                const char *message;
+                const char *names; /* each with a space */
+        } messages[] = {
+                { NULL, "" },
+                { "no list", "" },
+                { "[" REQUEST("d/n") "," WRITER("X", "d/o") "," REQUEST("e/p") "," REQUEST(
+                          "dd/q") "," REQUEST("d/") "," REQUEST("d/r") "]",
+                  "n r " },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(messages); i++) {
+                const Pod pod = { .namespace = (char *) "d",
+                                  .kruise_message = (char *) messages[i].message };
+                cleanup(texts_free_p) char **names = NULL;
+                char joined[64] = "";
+
+                assert_ok(recreate_gate_requests(&pod, &names));
+                for (size_t k = 0; names[k]; k++) {
+                        strcat(joined, names[k]);
+                        strcat(joined, " ");
+                }
+                assert_string_equal(joined, messages[i].names);
+        }
+}
 
 TEST_ROWS(test_gate, gate_rows, pod, const struct GateRow *row) {
         static const RecreateSpec spec = { .namespace = (char *) "d", .name = (char *) "n" };

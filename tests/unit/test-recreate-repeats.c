@@ -41,15 +41,15 @@ TEST(test_many) {
         RecreateRepeats repeats = { .n_items = 0 };
         char uid[16];
 
-        for (unsigned i = 0; i < RECREATE_REPEATS_MAX + 2; i++) {
+        for (unsigned i = 0; i < RECREATE_REPEATS_MAX + 3; i++) {
                 (void) snprintf(uid, sizeof(uid), "u%u", i);
                 recreate_repeats_note(&repeats, uid, RECREATE_FIELD_LABELS, 1, (i + 1) * SEC);
         }
         assert_int_equal(repeats.n_items, RECREATE_REPEATS_MAX);
-        for (unsigned i = 0; i < RECREATE_REPEATS_MAX + 2; i++) {
+        for (unsigned i = 0; i < RECREATE_REPEATS_MAX + 3; i++) {
                 (void) snprintf(uid, sizeof(uid), "u%u", i);
                 assert_int_equal(recreate_repeats_when_usec(&repeats, uid, RECREATE_FIELD_LABELS,
                                                             1) > 0,
-                                 i >= 2);
+                                 i >= 3);
         }
 }
