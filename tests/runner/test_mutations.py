@@ -25,6 +25,8 @@ from mutations import Mutation, choose, find_functions, list_mutations, switch  
         ("        *a = b;", {"        ;"}),
         ("        if (a &&", {"        if (a ||"}),
         ("        return 0;", {"        return -EINVAL;", "        return 1;"}),
+        ("        char text[8 + N]; /* 1 */", {"        char text[8 - N]; /* 1 */"}),
+        ("        n = sizeof(a[0]) / b[0];", {"        n = sizeof(a[0]) / b[1];", "        ;"}),
         # Neither texts nor comments nor declarations, and no pointers.
         ('        f("a < 1", x) /* 2 */', set()),
         ("        char *a = b;", set()),
