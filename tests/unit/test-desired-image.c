@@ -4,6 +4,7 @@
  * Desired images
  */
 
+#include "agent/base/hash.h"
 #include "agent/image/desired-image.h"
 #include "tests/unit/unit.h"
 
@@ -118,6 +119,9 @@ TEST(test_every_difference_counts) {
                 if (desired_image_equal(&desired, &changed) ||
                     desired_image_equal(&changed, &desired))
                         fail_msg("change %u goes unnoticed", n);
+                if (desired_image_hash(HASH64_START, &desired) ==
+                    desired_image_hash(HASH64_START, &changed))
+                        fail_msg("the hash misses change %u", n);
         }
 }
 

@@ -38,8 +38,8 @@ static const struct Story {
           .json = "[true,true,true,true,true,false,false,false,false,\"yES\",\"tRue\"]" },
         { "nulls", TEXT("[null, Null, NULL, ~, nUll, '']"),
           .json = "[null,null,null,null,\"nUll\",\"\"]" },
-        { "integers", TEXT("[0, -1, +2, 0x1F, 0o17, 017, 0b101, 1_000, -0x10]"),
-          .json = "[0,-1,2,31,15,15,5,1000,-16]" },
+        { "integers", TEXT("[0, -1, +2, 0x1F, 0X1f, 0o17, 0O17, 017, 0b101, 0B101, 1_000, -0x10]"),
+          .json = "[0,-1,2,31,31,15,15,15,5,5,1000,-16]" },
         { "no integers", TEXT("[0x, 0o8, 0b2, 1-2, +-1, _1, 1:30, -, +, 1.2.3, 0xg]"),
           .json = "[\"0x\",\"0o8\",\"0b2\",\"1-2\",\"+-1\",\"_1\",\"1:30\",\"-\",\"+\",\"1.2.3\","
           "\"0xg\"]" },

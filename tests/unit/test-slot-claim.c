@@ -17,6 +17,9 @@
         "\"resourceVersion\":\"7\"" more "},\"spec\":{\"holderIdentity\":\"" holder \
         "\",\"renewTime\":\"2026-01-01T00:00:00.000000Z\"}}"
 #define LEASE(holder) LEASE_WITH("", holder)
+#define LEASE_OF(name)                                                              \
+        "{\"metadata\":{\"name\":\"" name "\",\"resourceVersion\":\"7\"},\"spec\":" \
+        "{\"holderIdentity\":\"node-2\",\"renewTime\":\"2026-01-01T00:00:00.000000Z\"}}"
 #define NONE "{\"items\":[]}"
 
 typedef struct Fixture {
@@ -163,6 +166,35 @@ TEST_F(test_failures_in_a_row, Fixture *fixture) {
         begin(fixture);
         assert_false(lets_pull(fixture));
         take(fixture);
+}
+
+/* Other registries' slots, and those beyond the number of this set, are not its own. */
+TEST_F(test_other_slots, Fixture *fixture) {
+        begin(fixture);
+        answer(fixture, "GET", 200,
+               "{\"items\":[" LEASE_OF("inplaced-pull-0000000000000000-0") "," LEASE_OF(
+                       "inplaced-pull-6a7d8753ffb35e55-1") "," LEASE_OF("inplaced-pull-6a7d8753ffb35e550") ",{}]}");
+        answer(fixture, "POST", 201, "{\"metadata\":{\"resourceVersion\":\"1\"}}");
+        assert_true(lets_pull(fixture));
+}
+
+/* The nodes that pull first have to pull again when the set has other images, or wants more of them to. */
+TEST(test_set_first) {
+        static const struct {
+                uint64_t digest;
+                size_t n_slots;
+                bool stays;
+        } rows[] = { { 5, 2, true }, { 6, 2, false }, { 6, 3, false }, { 6, 3, true } };
+        SlotClaim claim = { .digest = 5, .n_wanted = 2 };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                claim.is_done = claim.is_listed = true;
+                claim.is_set = false;
+                slot_claim_set_first(&claim, rows[i].digest, rows[i].n_slots);
+                assert_int_equal(claim.is_done, rows[i].stays);
+                assert_int_equal(claim.is_listed, rows[i].stays);
+                assert_true(claim.is_set);
+        }
 }
 
 /* The list of a namespace that does not exist is empty, and no Lease can be created there. */

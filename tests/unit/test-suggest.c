@@ -44,6 +44,17 @@ TEST_ROWS(test_rows, rows, typed, const struct Row *row) {
                 assert_null(suggestion.word);
 }
 
+/* It is compared with nothing, however near it is. */
+TEST(test_long_words) {
+        static const char long_word[] = "imagesimagesimagesimagesimagesimagesimages";
+        Suggestion of_short = suggest_for("images"), of_long = suggest_for(long_word);
+
+        suggest(&of_short, long_word);
+        assert_null(of_short.word);
+        suggest(&of_long, long_word);
+        assert_null(of_long.word);
+}
+
 /* The nearest one, wherever it stands; of two that are equally near the first. */
 TEST(test_nearest) {
         Suggestion suggestion = suggest_for("abcd");
