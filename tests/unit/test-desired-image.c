@@ -151,6 +151,20 @@ TEST(test_labels_are_a_map) {
         assert_true(desired_image_equal(&desired, &other));
 }
 
+/* A tag in the status file has its own secrets and sandbox config instead of those that the name has. */
+TEST(test_shared_is_cleared) {
+        cleanup(desired_image_done) DesiredImage desired = make_desired();
+
+        desired_image_clear_shared(&desired);
+        assert_int_equal(desired.n_secrets, 0);
+        assert_int_equal(desired.n_labels, 0);
+        assert_int_equal(desired.n_annotations, 0);
+        assert_int_equal(desired.n_owners, 1);
+        assert_ok(desired_image_add_label(&desired, "app", "db"));
+        assert_int_equal(desired.n_labels, 1);
+        assert_string_equal(desired.labels[0].value, "db");
+}
+
 TEST(test_order_of_secrets_counts) {
         cleanup(desired_image_done) DesiredImage a, b;
 

@@ -203,6 +203,19 @@ TEST(test_sandbox_is_not_mixed) {
         assert_int_equal(merged.n_annotations, 0);
 }
 
+/* The first one that has any gives all of it. */
+TEST(test_sandbox_of_the_second) {
+        cleanup(desired_image_done) DesiredImage a = make_desired();
+        cleanup(desired_image_done) DesiredImage b = make_desired();
+        cleanup(desired_image_done) DesiredImage merged;
+
+        assert_ok(desired_image_add_label(&b, "app", "web"));
+        assert_ok(desired_image_add_annotation(&b, "note", "x"));
+        assert_ok(desired_image_add_annotation(&b, "other", "y"));
+        merged = merge_two(&a, &b);
+        assert_true(desired_image_equal_sandbox(&merged, &b));
+}
+
 TEST(test_sandbox_of_annotations_alone) {
         cleanup(desired_image_done) DesiredImage a = make_desired();
         cleanup(desired_image_done) DesiredImage b = make_desired();
