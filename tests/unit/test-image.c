@@ -421,6 +421,9 @@ TEST_ROWS_F(test_removed, removals, title, const struct Removal *row, Fixture *f
 
         remove_image(fixture, row->keeps_served);
         assert_int_equal(image_is_syncing(fixture->image), row->is_pulled_again);
+        assert_contains(image_status(fixture->image)->message,
+                        row->is_pulled_again ? "; it is pulled again; "
+                                             : "; it is pulled again only with keepImages; ");
         assert_outcome(fixture, "a", "nginx", row->outcome);
         assert_int_equal(n_pending(fixture), 0);
         if (row->is_pulled_again) {
@@ -468,6 +471,23 @@ TEST_F(test_removed_and_kept_later, Fixture *fixture) {
                 finish(fixture, IMAGE_SUCCEEDED);
                 assert_requests(fixture, "a:done ");
         }
+}
+
+/* The tag stands for another image now: a request that keeps the image shows that one, an outcome does not change. */
+TEST_F(test_another_image_of_the_name, Fixture *fixture) {
+        static const char other[] =
+                "sha256:9bb13890319dc01e5f8a4d3d0c4c72685654d682d568350fd38a02b1d70aee6b";
+        CriImage found = RUNTIME__V1__IMAGE__INIT;
+
+        set_request(fixture, "a", "nginx", 1, DESIRED_IMAGE_NO_LIMIT, REQUEST_DESIRED);
+        ask(fixture, "b", 1);
+        finish(fixture, IMAGE_SUCCEEDED);
+        found.id = (char *) other;
+        assert_ok(image_set_present(fixture->image, &found));
+        reconcile(fixture);
+        assert_string_equal(image_status(fixture->image)->image_id, other);
+        assert_string_equal(image_status_for(fixture->image, "a", "nginx")->image_id, other);
+        assert_string_equal(image_status_for(fixture->image, "b", "nginx")->image_id, ID);
 }
 
 /* A request that has its outcome is noticed when its kind changes, whatever else does, but for the version. */
