@@ -342,6 +342,7 @@ TEST_F(test_is_there, Fixture *fixture) {
         assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
         assert_true(pull_status(fixture->pull)->was_present);
         assert_true(pull_status(fixture->pull)->is_counted);
+        assert_true(pull_status(fixture->pull)->started_at > 0);
         assert_slots(fixture, 0, 0);
         assert_int_equal(fake_runtime_n_asked("PullImage"), 0);
 }
@@ -477,6 +478,14 @@ TEST_F(test_waits_for_room, Fixture *fixture) {
         assert_int_equal(fake_runtime_n_asked("PullImage"), 1);
 }
 
+/* The agent assumes that a file system has room if it does not tell its size. */
+TEST_F(test_room_is_not_known, Fixture *fixture) {
+        set_floor(fixture, UINT64_MAX);
+        fake_runtime.image_path = "/proc";
+        begin(fixture, PULL_POLICY_ALWAYS);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_RESOLVING);
+}
+
 /* A pull that is dropped while it waits for room is not called any more. */
 TEST_F(test_is_dropped_without_room, Fixture *fixture) {
         set_floor(fixture, UINT64_MAX);
@@ -525,8 +534,12 @@ TEST_F(test_waits_for_the_gate, Fixture *fixture) {
         assert_null(fixture->on_keys);
         set_pause(fixture, "pod x/y waits for its image", false);
         set_pause(fixture, NULL, false);
+        fixture->is_changed = false;
+        assert_ok(pull_on_gate_changed(fixture->pull));
+        assert_false(fixture->is_changed);
         why = "waits for node a";
         assert_ok(pull_on_gate_changed(fixture->pull));
+        assert_true(fixture->is_changed);
         assert_contains(pull_status(fixture->pull)->message, "NodesFirst: waits for node a; ");
 
         why = NULL;
@@ -1156,6 +1169,39 @@ TEST_F(test_lease_of_the_last_failure, Fixture *fixture) {
         fake_runtime_refuse("PullImage", ERROR_INTERNAL, "connection refused");
         assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
         assert_lease_ends(id);
+}
+
+/* Layers of an attempt that the network ended are kept until the image of a later one refers to them. */
+TEST_F(test_leases_of_two_attempts, Fixture *fixture) {
+        ContentIngests none = CONTAINERD__SERVICES__CONTENT__V1__LIST_STATUSES_RESPONSE__INIT;
+        Leased nothing = CONTAINERD__SERVICES__LEASES__V1__LIST_RESOURCES_RESPONSE__INIT;
+        char first[192], second[192];
+
+        have_leases(fixture);
+        begin(fixture, PULL_POLICY_ALWAYS);
+        grant_lease(first, sizeof(first));
+        while (!fake_runtime_find("ListIngests"))
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        fake_runtime_answer("ListIngests", &none, NULL);
+        answer_lease();
+        answer_list(MANIFEST);
+        send_part("{\"config\":{\"digest\":\"sha256:cc\",\"size\":7},\"layers\":[]}");
+        fake_runtime_answer("Read", NULL, NULL);
+        answer_list("sha256:cc");
+        fake_runtime_answer("ListIngests", &none, NULL);
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "connection refused");
+
+        kick(fixture);
+        grant_lease(second, sizeof(second));
+        assert_int_equal(fake_runtime_n_asked("Delete"), 0);
+        fixture->was_away = true;
+        fake_runtime_answer_pull(ID);
+        fake_runtime_answer("ListResources", &nothing, NULL);
+        assert_int_equal(fake_runtime_count("Delete"), 2);
+        fake_runtime_answer("Delete", &fake_runtime, NULL);
+        fake_runtime_answer("Delete", &fake_runtime, NULL);
+        fake_runtime_answer_status(ID);
+        assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
 }
 
 /* The runtime may have made it: the answer is not waited for. */
