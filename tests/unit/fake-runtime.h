@@ -245,6 +245,16 @@ int events_watch_images(RpcClient *client, const char *event, RpcMessage on_remo
         return fake_runtime_call("Subscribe", "", done, userdata, ret);
 }
 
+int image_records_list(RpcClient *client, const char *const *filters, size_t n_filters,
+                       RpcDone done, void *userdata, RpcCall **ret) {
+        return fake_runtime_call("ListRecords", "", done, userdata, ret);
+}
+
+int image_record_set_labels(RpcClient *client, const char *name, const ImageLabel *labels,
+                            size_t n_labels, RpcDone done, void *userdata, RpcCall **ret) {
+        return fake_runtime_call("SetLabels", name, done, userdata, ret);
+}
+
 int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
         return fake_runtime_call("ListIngests", "", done, userdata, ret);
 }
@@ -358,6 +368,10 @@ const char *runtime_name(const Runtime *runtime) {
         return fake_runtime.is_away ? "" : "containerd";
 }
 
+const char *runtime_version(const Runtime *runtime) {
+        return fake_runtime.is_away ? "" : "2.1.0";
+}
+
 const char *runtime_sentence(const Runtime *runtime) {
         return fake_runtime.is_away ? "nothing listens there" : "";
 }
@@ -368,6 +382,10 @@ const char *runtime_image_path(const Runtime *runtime) {
 
 unsigned runtime_n_connects(const Runtime *runtime) {
         return 1 + fake_runtime.n_reconnects;
+}
+
+struct timespec runtime_connected_at(const Runtime *runtime) {
+        return (struct timespec){ 0 };
 }
 
 /* The oldest call of this method that runs, or NULL; NULL: of any. */
