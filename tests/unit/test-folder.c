@@ -192,6 +192,27 @@ TEST_SET_UP(test_files_that_lack) {
         delete ("c.yaml");
 }
 
+/* A file that failed in the previous run is not tried again because the agent reads it, but when it is written again. */
+TEST_SET_UP(test_failed_before) {
+        ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = 1769903999 };
+        const char *text = HEAD "spec: {images: {one: {tags: [{tag: \"1\", "
+                                "pullPolicy: {activeDeadlineSeconds: 60}}]}}}\n";
+        const ImageRequest *request;
+
+        assert_ok(images_restore(f.images, "one", "1", &status));
+        assert_ok(images_restore_request(
+                f.images, "one", "1",
+                &(FormerRequest){ .owner = "file/a.yaml", .spelling = "one", .is_done = true }));
+        put("a.yaml", text);
+        start();
+        request = image_requests(images_get(f.images, 0));
+        assert_true(request->is_done);
+        put("a.yaml", text);
+        while (request->is_done)
+                assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
+        delete ("a.yaml");
+}
+
 static int lacks(const char *owner, void *userdata) {
         return 1;
 }

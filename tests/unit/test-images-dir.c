@@ -248,6 +248,20 @@ TEST_WITH(test_folder_is_a_link, setup, teardown, Fixture *fixture) {
         wait_for(fixture, "a.yaml: nginx:3");
 }
 
+/* The link's change is an event: the folder does not wait for the next of its regular looks. */
+TEST_WITH(test_link_is_watched, setup, teardown, Fixture *fixture) {
+        assert_ok(mkdir("v1", 0755));
+        assert_ok(mkdir("v2", 0755));
+        assert_ok(symlink("v1", "link"));
+        assert_ok(symlink("v2", "next"));
+        watch(fixture, "link");
+        while (sd_event_run(fixture->event, 0) > 0)
+                ;
+
+        assert_ok(rename("next", "link"));
+        assert_true(sd_event_run(fixture->event, 0) > 0);
+}
+
 TEST_WITH(test_file_is_a_link, setup, teardown, Fixture *fixture) {
         unsigned n_calls;
 
