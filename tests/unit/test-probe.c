@@ -183,6 +183,18 @@ TEST_SET_UP(test_failure) {
         assert_result(PROBE_FAILED, "broken");
 }
 
+/* Equal words may belong to another state. */
+TEST_SET_UP(test_same_message) {
+        start(make_spec("check"), NULL);
+        list_running("a");
+        answer(0, "done");
+        list("a", 'r');
+        assert_result(PROBE_SUCCEEDED, "done");
+        answer(1, "done");
+        list("a", 'r');
+        assert_result(PROBE_FAILED, "done");
+}
+
 /* After the node's clock was set back, the container starts in an hour. */
 TEST_SET_UP(test_initial_delay_and_clock_set_back) {
         ProbeSpec spec = make_spec("check");
@@ -242,6 +254,31 @@ TEST_SET_UP(test_ends) {
         list(NULL, 'e');
         assert_result(PROBE_UNKNOWN, "the container is gone");
         assert_null(probe_container_id(f.probe));
+}
+
+/* A container that no list shows for long is unknown; until then, and where the result was unknown before, nothing
+ * changes. */
+TEST_SET_UP(test_unlisted) {
+        ProbeSpec refused = make_spec("check");
+
+        start(make_spec("check"), NULL);
+        assert_ok(probe_on_unlisted(f.probe, "silence"));
+        assert_null(probe_result(f.probe));
+        list_running("a");
+        answer(0, "fine");
+        list("a", 'r');
+        assert_ok(probe_on_unlisted(f.probe, "silence"));
+        assert_result(PROBE_SUCCEEDED, "fine");
+        list_at("a", 'r', clock_monotonic_usec() - PROBE_UNSEEN_USEC);
+        assert_ok(probe_on_unlisted(f.probe, "silence"));
+        assert_result(PROBE_UNKNOWN, "silence");
+        f.probe = probe_free(f.probe);
+
+        refused.refusal = strdup("no");
+        start(refused, NULL);
+        list_at("a", 'r', clock_monotonic_usec() - PROBE_UNSEEN_USEC);
+        assert_ok(probe_on_unlisted(f.probe, "silence"));
+        assert_result(PROBE_UNKNOWN, "no");
 }
 
 /* The command is not asked for any more while it runs. */
@@ -345,6 +382,20 @@ static ProbeSpec make_tcp_spec(void) {
 static void run_for_a_while(void) {
         for (int i = 0; i < 5; i++)
                 assert_true(sd_event_run(f.event, 20000) >= 0);
+}
+
+/* The container ends before the probe's first turn. */
+TEST_SET_UP(test_ends_before_a_turn) {
+        static const char ends[] = { 'e', ' ' };
+
+        for (size_t i = 0; i < N_ELEMENTS(ends); i++) {
+                start(make_spec("check"), NULL);
+                list_running("a");
+                list(ends[i] == 'e' ? "a" : NULL, ends[i]);
+                run_for_a_while();
+                assert_int_equal(fake_runtime_n_asked("ExecSync"), 0);
+                f.probe = probe_free(f.probe);
+        }
 }
 
 /* The command of another container is not run in the former one: a list has to show the other first. */
