@@ -1360,14 +1360,19 @@ TEST_ROWS_F(test_checked_before, withdrawals, why_not, const struct Withdrawal *
         assert_int_equal(stops_n_running(fixture->stops), 0);
 }
 
+/* It may be back soon. */
 TEST_F(test_check_without_server, Fixture *fixture) {
+        uint64_t began;
+
         settle_and_change(fixture);
         check_stop(fixture);
         refuse_check(0);
         assert_int_equal(stops_n_running(fixture->stops), 1);
         assert_null(check_call());
+        began = fake_clock.now_usec;
         while (!check_call())
                 let_pass(fixture);
+        assert_in_range(fake_clock.now_usec - began, 1, 10 * SEC);
 
         /* The server is known to answer. */
         refuse_check(403);
@@ -1859,6 +1864,22 @@ TEST_ROWS_F(test_no_info, infos, name, const struct Info *row, Fixture *fixture)
         assert_contains(fixture->annotation, "extractedEnvFromMetadataHash");
 }
 
+/* Nor is it about a successor, for which the environment of the container before does not count. */
+TEST_F(test_no_info_about_the_successor, Fixture *fixture) {
+        settle(fixture);
+        fake_runtime.lacks_info = true;
+        fake_runtime.containers[0].is_running = false;
+        fake_runtime.containers[1] = model("c2", "2", 2);
+        show_and_run(fixture, next(fixture, "c2", "2"));
+        rest();
+        run_runtime(fixture);
+        assert_int_equal(n_stops(fixture), 0);
+        await_patch(fixture);
+        accept_patch(fixture);
+        assert_contains(fixture->annotation, "containerd://c2");
+        assert_null(strstr(fixture->annotation, "extractedEnvFromMetadataHash"));
+}
+
 TEST_F(test_stop_fails, Fixture *fixture) {
         settle_and_change(fixture);
         end_stop(fixture, STOP_FAILED);
@@ -2027,6 +2048,22 @@ TEST_F(test_gone, Fixture *fixture) {
         assert_null(check_call());
         assert_null(fake_runtime_find("ImageStatus"));
         assert_int_equal(stops_n_running(fixture->stops), 0);
+}
+
+/* A pod of the same UID has another list of containers: none of the former knowledge is used. */
+TEST_F(test_another_list_of_containers, Fixture *fixture) {
+        ShownPod *pod;
+
+        settle(fixture);
+        pod = next(fixture, "c1", "1");
+        pod->n_containers = 2;
+        fill_container(fixture, &pod->containers[1], "proxy", "d1", NULL);
+        fake_runtime.containers[1] = model("d1", NULL, 1);
+        fake_runtime.containers[1].name = "proxy";
+        show_and_run(fixture, pod);
+        assert_int_equal(inplace_count(fixture->meta, VERDICT_CURRENT), 2);
+        await_patch(fixture);
+        assert_contains(patch(), "containerd://d1");
 }
 
 /* A container with this pod's UID, but another pod's name, is not this pod's. */
@@ -2218,6 +2255,25 @@ TEST_F(test_gate_of_an_update_undone, Fixture *fixture) {
         close_gate(fixture, GATE_REASON_UPDATE, "nginx:1");
         show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
         assert_true(patch_opens(GATE_REASON_UPDATED));
+}
+
+/* Each update that closes the gate opens it without a pause: only the same one again has to wait. */
+TEST_F(test_gate_of_several_updates, Fixture *fixture) {
+        fake_runtime.containers[0] = model("c1", NULL, 1);
+        for (int i = 0; i < 4; i++) {
+                char text[96];
+
+                close_gate(fixture, GATE_REASON_UPDATE, "nginx:1");
+                (void) snprintf(text, sizeof(text),
+                                "{\"since\":\"2026-11-22T20:15:0%dZ\","
+                                "\"images\":{\"app\":\"nginx:1\"}}",
+                                i < 3 ? i : 2);
+                fixture->gate_message = keep_text(fixture, text);
+                show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+                assert_int_equal(patch_opens(GATE_REASON_UPDATED), i < 3);
+                if (patch())
+                        accept_patch(fixture);
+        }
 }
 
 /* The tag of the other container has moved on the node, which is no matter of this update. */
