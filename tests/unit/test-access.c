@@ -36,6 +36,16 @@ TEST_F(test_pod, Fixture *fixture) {
         assert_null(kube_access_trouble(fixture->access));
 }
 
+/* An old pod has no file with its namespace. */
+TEST_F(test_namespace_of_pod, Fixture *fixture) {
+        open_pod(fixture);
+        assert_null(kube_access_namespace(fixture->access));
+        fixture->access = kube_access_free(fixture->access);
+        put(fixture, "namespace", "tools\n");
+        assert_ok(try_open(fixture, true, NULL));
+        assert_string_equal(kube_access_namespace(fixture->access), "tools");
+}
+
 TEST_F(test_pod_ipv6, Fixture *fixture) {
         open_pod(fixture);
         fixture->access = kube_access_free(fixture->access);

@@ -214,7 +214,10 @@ TEST_SET_UP(test_pod) {
         assert_true(fact_of(view, 0).runs_once);
         in_pod = (PodContainer){ .name = (char *) "app", .is_ready = true, .is_running = true };
 
+        in_pod.container_id = (char *) "containerd://a1";
         in_pod.started_at_sec = WALL_USEC / SEC + 100;
+        assert_int_equal(fact_of(view, 0).age_usec, 1 * SEC);
+        in_pod.started_at_sec = 0; /* is not known */
         assert_int_equal(fact_of(view, 0).age_usec, 1 * SEC);
         in_pod.container_id = (char *) "containerd://a0";
         in_pod.started_at_sec = 1;

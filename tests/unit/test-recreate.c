@@ -928,6 +928,27 @@ TEST_SET_UP(test_unassigned) {
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
+/* Requests without a pod's name, and those that are over or being deleted, are left alone. */
+static const struct LeftAloneRow {
+        const char *name, *request;
+} left_alone_rows[] = {
+        { "no pod's name", "{'metadata':{'namespace':'d','name':'r','uid':'u-r'},"
+                           "'spec':{'containers':[{'name':'app'}]}}" },
+        { "being deleted", "{'metadata':{'namespace':'d','name':'r','uid':'u-r',"
+                           "'deletionTimestamp':'2026-01-31T12:00:00Z'},"
+                           "'spec':{'podName':'web','containers':[{'name':'app'}]}}" },
+        { "completed", "{'metadata':{'namespace':'d','name':'r','uid':'u-r'},"
+                       "'status':{'phase':'Completed'},"
+                       "'spec':{'podName':'web','containers':[{'name':'app'}]}}" },
+};
+
+TEST_ROWS_F(test_left_alone, left_alone_rows, name, const struct LeftAloneRow *row, void *unused) {
+        create(row->request);
+        let_repeat();
+        assert_int_equal(node.n_texts, 0);
+        assert_int_equal(node.recreate->rooms[RECREATE_UNASSIGNED].size, 0);
+}
+
 static void let_retry(void) {
         size_t n_texts = node.n_texts;
 
