@@ -959,6 +959,27 @@ TEST_F(test_refused, Fixture *f) {
         assert_done(&owner, STOP_FAILED, "confused");
 }
 
+/* The runtime goes after a stop that had no effect: once it is back, that does not count any more. */
+TEST_F(test_refused_and_away, Fixture *f) {
+        Owner owner = { .says = 1 };
+
+        begin(f, &owner);
+        answer_stop();
+        answer_status(RUNNING, 0);
+        fake_runtime.is_away = true;
+        while (stop_step(owner.stop) != STOP_STEP_WAITING_FOR_RUNTIME)
+                let_pass();
+        find_runtime(f);
+        answer_status(RUNNING, 0);
+        for (int i = 0; i < 2; i++) {
+                answer_stop();
+                answer_status(RUNNING, 0);
+        }
+        assert_false(owner.is_done);
+        answer_stopped();
+        assert_done(&owner, STOP_STOPPED, "");
+}
+
 /* The runtime has stopped the container, and cannot say what became of it. */
 TEST_F(test_refused_status, Fixture *f) {
         Owner owner = { .says = 1 };
