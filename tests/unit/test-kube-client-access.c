@@ -228,6 +228,21 @@ TEST_F(test_server_comes_and_goes, Fixture *f) {
         ask_done(&still);
 }
 
+/* Calls that fail in the same moment all get their answers; the kernel refuses this address at once. */
+TEST_F(test_several_fail_at_once, Fixture *f) {
+        Ask asks[4] = { 0 };
+
+        (void) snprintf(the_access.server, sizeof(the_access.server), "http://255.255.255.255:1");
+        the_access.credentials.generation++;
+        for (size_t i = 0; i < N_ELEMENTS(asks); i++)
+                ask_send(f, &asks[i], &(KubeRequest){ .verb = "get" });
+        for (size_t i = 0; i < N_ELEMENTS(asks); i++) {
+                RUN_UNTIL(f, asks[i].n_replied);
+                assert_int_equal(asks[i].kind, ERROR_UNAVAILABLE);
+                ask_done(&asks[i]);
+        }
+}
+
 /* The server closed the connection meanwhile. */
 TEST_F(test_kept_connection_is_closed, Fixture *f) {
         Ask first = {}, second = {};
