@@ -10,6 +10,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/kube-client-fixture.h"
 #include "tests/unit/unit.h"
 
@@ -212,6 +213,24 @@ TEST_WITH(test_authority_is_replaced, set_up_secure, tear_down_secure, Secure *s
         the_access.credentials.generation++;
         get(s, &ask);
         assert_int_equal(ask.kind, ERROR_DENIED);
+}
+
+/* A request whose options for TLS cannot be kept is not sent with fewer of them, such as without the authority. The
+ * empty password is the first text of this size. */
+TEST_WITH(test_options_without_memory, set_up_secure, tear_down_secure, Secure *s) {
+        Ask ask = {};
+        int result = 0;
+
+        failing_memory.size = sizeof("");
+        failing_memory_begin();
+        ask_send(&s->fixture, &ask, &(KubeRequest){ .verb = "get" });
+        while (!ask.n_replied && sd_event_get_state(s->fixture.event) != SD_EVENT_FINISHED)
+                assert_true(sd_event_run(s->fixture.event, WAIT_USEC) >= 0);
+        assert_true(failing_memory_end());
+        assert_true(sd_event_get_exit_code(s->fixture.event, &result) >= 0);
+        assert_int_equal(result, -ENOMEM);
+        assert_int_equal(s->n_connections, 0);
+        ask_done(&ask);
 }
 
 TEST_WITH(test_unverified, set_up_secure, tear_down_secure, Secure *s) {
