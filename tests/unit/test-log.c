@@ -194,6 +194,18 @@ TEST(test_json_has_the_message_id_and_no_missing_field) {
                                                       "\",\"pod\":\"a/b\"}\n$");
 }
 
+/* The fields say something even if the message does not. */
+TEST(test_empty_message) {
+        cleanup(log_free_p) Log *log = NULL;
+        Stderr e;
+
+        stderr_pipe(&e);
+        assert_ok(log_new(LOG_FORMAT_JSON, LOG_INFO, &log));
+        log_info(log, LOG_FIELDS({ "IMAGE_ID", "x" }), "%s", "");
+        assert_matches(stderr_restore(&e),
+                       JSON_START "\"level\":\"info\",\"message\":\"\",\"image_id\":\"x\"\\}\n$");
+}
+
 TEST(test_level) {
         cleanup(log_free_p) Log *log = NULL;
         Stderr e;

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,19 @@
 #include "tests/unit/unit.h"
 
 #define OUTPUT_MAX ((size_t) 64 * 1024)
+
+/* Reads of output that a signal still has to interrupt. */
+static unsigned n_interrupted;
+
+/* In place of libc's. */
+ssize_t read(int fd, void *buffer, size_t size) {
+        if (n_interrupted == 0 || size < 1024)
+                return syscall(SYS_read, fd, buffer, size);
+
+        n_interrupted--;
+        errno = EINTR;
+        return -1;
+}
 
 typedef struct Fixture {
         sd_event *event;
@@ -195,6 +209,16 @@ static ssize_t on_output(const char *output, size_t output_size, void *userdata)
 
 static void run_shown(Fixture *fixture, const char *script) {
         run(fixture, SHELL(script, .timeout_usec = 20 * SEC, .on_output = on_output));
+}
+
+/* A signal in the middle of a read is not the end of the output. */
+TEST_F(test_interrupted_read, Fixture *fixture) {
+        start(fixture, SHELL("echo yes", .timeout_usec = 20 * SEC));
+        n_interrupted = 1;
+        while (fixture->n_done == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        assert_int_equal(n_interrupted, 0);
+        assert_string_equal(fixture->output, "yes\n");
 }
 
 /* The program waits until its first line was taken, which ends the loop's turn. */
