@@ -120,3 +120,44 @@ TEST(test_hidden_by_a_sandbox) {
 
         assert_int_equal(rmdir(cover) + rmdir(folder), 0);
 }
+
+/* Plugins are found at the start, or the visitor hears why not. */
+TEST(test_start_with_plugins) {
+        static const char text[] =
+                "apiVersion: kubelet.config.k8s.io/v1\n"
+                "kind: CredentialProviderConfig\n"
+                "providers:\n"
+                "- {name: a, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [x.io],"
+                " defaultCacheDuration: 1s}\n";
+        char folder[] = "/tmp/test-agent-files-XXXXXX";
+        Found found = { .n_skip = 0 };
+        const DiagnosisVisitor visitor = { .on_problem = on_problem, .userdata = &found };
+        cleanup(free_p) char *config = NULL, *plugins = NULL, *plugin = NULL;
+        char *argv[] = { (char *) "inplaced",
+                         (char *) "--mode=standalone",
+                         (char *) "--config",
+                         NULL,
+                         (char *) "--image-credential-provider-bin-dir",
+                         folder,
+                         (char *) "--image-credential-provider-config",
+                         NULL,
+                         NULL };
+        FILE *file;
+
+        assert_non_null(mkdtemp(folder));
+        argv[3] = config = make(folder, "config.yaml", 0600, false);
+        argv[7] = plugins = make(folder, "plugins.yaml", 0600, false);
+        plugin = make(folder, "a", 0755, false);
+        file = fopen(plugins, "we");
+        assert_non_null(file);
+        fputs(text, file);
+        assert_ok(fclose(file));
+        assert_ok(agent_files_check_start(argv, &(Options){ .log_level = 0 }, &visitor));
+        assert_string_equal(found.problems, "");
+
+        assert_ok(truncate(plugins, 9));
+        assert_ok(agent_files_check_start(argv, &(Options){ .log_level = 0 }, &visitor));
+        assert_string_equal(found.problems, "--image-credential-provider-config ");
+        assert_int_equal(unlink(config) + unlink(plugins), 0);
+        assert_int_equal(unlink(plugin) + rmdir(folder), 0);
+}
