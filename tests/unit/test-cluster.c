@@ -133,6 +133,9 @@ TEST_SET_UP(test_no_server) {
         fd = take_port(&port);
         write_kubeconfig(port);
         assert_ok(make(NULL));
+        assert_non_null(cluster_client(f.cluster));
+        assert_non_null(cluster_events(f.cluster));
+        assert_non_null(cluster_secrets(f.cluster));
         assert_string_equal(obstacle(), "waiting for the API server");
         assert_ok(cluster_start(f.cluster, f.images));
         while (!strstr(obstacle(), "127.0.0.1"))

@@ -82,6 +82,8 @@ static void assert_set(unsigned parallelism, unsigned first, const char *problem
 
         assert_int_equal(limits ? limits->parallelism : 0, parallelism);
         assert_int_equal(limits ? limits->first : 0, first);
+        if (limits)
+                assert_string_equal(limits->name ?: "", "gpu");
         f.problem[0] = '\0';
         assert_ok(image_sets_visit(f.sets, &(DiagnosisVisitor){ .on_problem = on_problem }));
         assert_string_equal(f.problem, problem);

@@ -177,6 +177,18 @@ TEST_SET_UP(test_spec_and_status) {
                     1);
 }
 
+/* A finished tag stays until it leaves the spec, and a name without a registry is Docker Hub's. */
+TEST_SET_UP(test_only_tag) {
+        Image *image;
+
+        start_synced(IMAGES("'nginx':{'tags':[{'tag':'1','pullPolicy':"
+                            "{'ttlSecondsAfterFinished':1}}]}"));
+        assert_ok(images_find(f.images, "nginx", "1", &image));
+        assert_non_null(image);
+        assert_true(image_requests(image)->desired.is_hub);
+        assert_true(image_requests(image)->desired.ttl_sec == DESIRED_IMAGE_NO_LIMIT);
+}
+
 /* A written status counts as the object's until the watch shows it; an older object does not. */
 TEST_SET_UP(test_older_event) {
         start_synced(NGINX);

@@ -12,6 +12,7 @@
 #include "agent/base/rfc3339.h"
 #include "agent/cluster/registration.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/kube/retry.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 
@@ -505,6 +506,25 @@ TEST_F(test_answer_to_a_patch_is_lost, Fixture *fixture) {
         show(fixture, "9", OBJECT_LIKE_NODE, "");
         expect_well(fixture);
         expect_nothing(fixture);
+}
+
+/* Each of them was a success: the next failure is the first one again, and soon tried again. */
+TEST_F(test_answers_to_patches_are_lost, Fixture *fixture) {
+        char version[8];
+
+        start(fixture, MSEC, NEVER_USEC);
+        show(fixture, "6", OBJECT_LIKE_NODE, "");
+        find_node(fixture);
+        for (unsigned i = 10; i < 30; i += 2) {
+                (void) snprintf(version, sizeof(version), "%u", i);
+                show_finished(fixture, version, time(NULL) - 60, 30);
+                expect_tidying(fixture, version);
+                answer(fixture, 0, "");
+                assert_true(fake_clock_delay() <= KUBE_RETRY_MIN_USEC * 6 / 5);
+                (void) snprintf(version, sizeof(version), "%u", i + 1);
+                show(fixture, version, OBJECT_LIKE_NODE, "");
+                expect_well(fixture);
+        }
 }
 
 /* An equal object does not mean that the Node could be read. */
