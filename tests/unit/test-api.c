@@ -11,6 +11,7 @@
 #include "proto/inplaced/v1/node.pb-c.h"
 #include "tests/unit/idle-images.h"
 #include "tests/unit/metric-value.h"
+#include "tests/unit/stderr-capture.h"
 #include "tests/unit/unit.h"
 
 #define FOLDER "/tmp/test-api-XXXXXX"
@@ -26,6 +27,16 @@ static const RpcMethod preload = {
         .reply = &inplaced__v1__preload_event__descriptor,
 };
 
+static const RpcMethod cancel = {
+        .path = "/inplaced.v1.Node/Cancel",
+        .reply = &inplaced__v1__cancel_response__descriptor,
+};
+
+static const RpcMethod list_probes = {
+        .path = "/inplaced.v1.Node/ListProbes",
+        .reply = &inplaced__v1__list_probes_response__descriptor,
+};
+
 static struct Fixture {
         char folder[sizeof(FOLDER)];
         char socket[64];
@@ -39,6 +50,8 @@ static struct Fixture {
         Api *api;
         RpcClient *client;
         RpcCall *call;
+        RpcCall *second;
+        unsigned n_second; /* answers to that call */
         unsigned n_changes;
         unsigned n_messages;
         bool has_ended;
@@ -84,6 +97,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
         rpc_call_unref(f.call);
+        rpc_call_unref(f.second);
         rpc_client_free(f.client);
         assert_null(api_free(f.api));
         images_free(f.images);
@@ -182,6 +196,61 @@ TEST_SET_UP(test_caller_goes) {
                 run();
         assert_true(metric_value(f.metrics, REQUESTS "{method=\"Preload\",result=\"canceled\"}") ==
                     1);
+}
+
+/* An image that is named twice is one. */
+TEST_SET_UP(test_image_named_twice) {
+        char *images[] = { (char *) "nginx:1", (char *) "nginx:1", (char *) "redis:1" };
+
+        call_preload(images, N_ELEMENTS(images));
+        while (f.n_messages == 0)
+                run();
+        assert_int_equal(images_count(f.images), 2);
+}
+
+static int on_canceled(const void *reply, const Error *error, void *userdata) {
+        f.second = rpc_call_unref(f.second);
+        assert_null(error);
+        assert_int_equal(((const Inplaced__V1__CancelResponse *) reply)->canceled, 1);
+        f.n_second++;
+        return 0;
+}
+
+/* The log says who canceled a pull, also a single one. */
+TEST_SET_UP(test_canceled_pull_is_logged) {
+        Inplaced__V1__CancelRequest request = INPLACED__V1__CANCEL_REQUEST__INIT;
+        char *images[] = { (char *) "nginx:1" };
+        Stderr captured;
+
+        call_preload(images, 1);
+        while (f.n_messages == 0)
+                run();
+        request.image = images[0];
+        log_set_level(f.log, LOG_INFO);
+        stderr_pipe(&captured);
+        assert_ok(rpc_call_unary(f.client, &cancel, &request.base, WAIT_USEC, on_canceled, NULL,
+                                 &f.second));
+        while (f.n_second == 0)
+                run();
+        assert_contains(stderr_restore(&captured), "Canceled 1 pull of nginx:1 for ");
+}
+
+static int on_probes(const void *reply, const Error *error, void *userdata) {
+        f.second = rpc_call_unref(f.second);
+        assert_null(error);
+        assert_int_equal(((const Inplaced__V1__ListProbesResponse *) reply)->n_probes, 0);
+        f.n_second++;
+        return 0;
+}
+
+/* A node outside a cluster has no probes to list, which is no error. */
+TEST_SET_UP(test_no_probes) {
+        Inplaced__V1__ListProbesRequest request = INPLACED__V1__LIST_PROBES_REQUEST__INIT;
+
+        assert_ok(rpc_call_unary(f.client, &list_probes, &request.base, WAIT_USEC, on_probes, NULL,
+                                 &f.second));
+        while (f.n_second == 0)
+                run();
 }
 
 /* The socket of an agent that serves it is not taken from it. */
