@@ -424,18 +424,21 @@ static void call_preload_of(Fixture *fixture, size_t i, size_t n_images, const c
 
 /* The few bytes would take some forty times as many in memory. The largest real request is read. */
 TEST_F(test_request_of_many_parts, Fixture *fixture) {
+        static const size_t refused[] = { 500000, 120000 };
         char image[500];
 
-        call_preload_of(fixture, 0, 500000, "");
-        wait_for(fixture, &fixture->n_done, 1);
-        assert_ended(fixture, ERROR_INVALID);
-        assert_contains(fixture->message, "cannot be read");
-        assert_int_equal(fixture->n_served, 0);
+        for (size_t i = 0; i < N_ELEMENTS(refused); i++) {
+                call_preload_of(fixture, i, refused[i], "");
+                wait_for(fixture, &fixture->n_done, (unsigned) i + 1);
+                assert_ended(fixture, ERROR_INVALID);
+                assert_contains(fixture->message, "cannot be read");
+                assert_int_equal(fixture->n_served, 0);
+        }
 
         memset(image, 'x', sizeof(image) - 1);
         image[sizeof(image) - 1] = '\0';
-        call_preload_of(fixture, 1, 4096, image);
-        wait_for(fixture, &fixture->n_done, 2);
+        call_preload_of(fixture, 2, 4096, image);
+        wait_for(fixture, &fixture->n_done, 3);
         assert_ended(fixture, ERROR_NONE);
         assert_int_equal(fixture->n_served, 1);
 }
