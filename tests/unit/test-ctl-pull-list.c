@@ -402,6 +402,7 @@ TEST_WITH(test_document, make_list, free_list, PullList *list) {
                               "      \"phase\": \"Failed\",\n"
                               "      \"imageID\": \"\",\n"
                               "      \"reason\": \"Canceled\",\n");
+        assert_contains(strstr(text, "c\\u001b:1"), "\"seconds\": 2.000,");
 }
 
 TEST_WITH(test_bars, make_list, free_list, PullList *list) {
@@ -416,6 +417,7 @@ TEST_WITH(test_bars, make_list, free_list, PullList *list) {
                 { INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME, 0, BAR_NONE, "waiting" },
                 { INPLACED__V1__STEP__STEP_RESOLVING, 0, BAR_MOVING, "resolving" },
                 { INPLACED__V1__STEP__STEP_DOWNLOADING, 0, BAR_SIZE_UNKNOWN, "downloading" },
+                { INPLACED__V1__STEP__STEP_DOWNLOADING, 1, BAR_BYTES, "downloading" },
                 { INPLACED__V1__STEP__STEP_DOWNLOADING, 9, BAR_BYTES, "downloading" },
                 { INPLACED__V1__STEP__STEP_UNPACKING, 9, BAR_UNPACKING, "unpacking" },
                 { INPLACED__V1__STEP__STEP_BACKING_OFF, 9, BAR_NONE, "retrying" },

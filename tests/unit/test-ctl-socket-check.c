@@ -89,6 +89,21 @@ TEST_SET_UP(test_the_group_is_named) {
                             "permission denied; run it as root or join the group \"daemon\"");
 }
 
+/* The agent serves root whoever owns its socket, so an agent that hangs up is lost, and has not refused root. */
+TEST_SET_UP(test_root_is_served) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        NodeClient *client;
+
+        close(open(FILE_NAME, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        if (chown(FILE_NAME, 1, 1) < 0)
+                skip(); /* only root may */
+
+        assert_ok(node_client_new(FILE_NAME, NULL, NULL, &client));
+        (void) error_set(&error, ERROR_CANCELED, "canceled");
+        assert_true(node_client_is_lost(client, &error));
+        assert_null(node_client_free(client));
+}
+
 TEST_SET_UP(test_diagnosis_without_the_agent) {
         const char *const sockets[] = { "none.sock", SERVED_NAME, NULL };
         cleanup(error_done) Error error = ERROR_INIT;
