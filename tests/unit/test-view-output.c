@@ -148,3 +148,20 @@ int main(void) {
                 return EXIT_FAILURE;
         return unit_run();
 }
+
+/* A cell is replaced before the table is printed; the others stay. */
+TEST(test_cell_is_replaced) {
+        static const TableColumn columns[] = { { .title = "NAME" }, { .title = "STATE" } };
+        cleanup(table_free_p) Table *table = NULL;
+        char text[64] = "";
+        FILE *file = fmemopen(text, sizeof(text), "w");
+
+        assert_non_null(file);
+        assert_ok(table_new(columns, 2, false, &table));
+        assert_ok(table_add_row(table, (const char *const[]){ "a", "waits" }));
+        assert_ok(table_add_row(table, (const char *const[]){ "b", "waits" }));
+        assert_ok(table_set_cell(table, 1, 1, "runs"));
+        assert_ok(table_print_to(table, file));
+        assert_ok(fclose(file));
+        assert_string_equal(text, "NAME  STATE\na     waits\nb     runs\n");
+}
