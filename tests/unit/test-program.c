@@ -4,6 +4,7 @@
  * Another program that is run for its answer, with real programs
  */
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,6 +30,19 @@ ssize_t read(int fd, void *buffer, size_t size) {
         n_interrupted--;
         errno = EINTR;
         return -1;
+}
+
+/* Time limit of the program that was run last; borrowed. */
+static sd_event_source *timer;
+
+int sd_event_add_time(sd_event *event, sd_event_source **ret, clockid_t clock, uint64_t usec,
+                      uint64_t accuracy, sd_event_time_handler_t callback, void *userdata) {
+        int (*original)(sd_event *, sd_event_source **, clockid_t, uint64_t, uint64_t,
+                        sd_event_time_handler_t, void *) = dlsym(RTLD_NEXT, "sd_event_add_time");
+        int r = original(event, ret, clock, usec, accuracy, callback, userdata);
+
+        timer = ret ? *ret : NULL;
+        return r;
 }
 
 typedef struct Fixture {
@@ -447,6 +461,13 @@ TEST_F(test_too_slow, Fixture *fixture) {
         run(fixture, SHELL(line.script, .timeout_usec = 2 * SEC));
         assert_refused(fixture, ERROR_TIMEOUT, "did not end within 2 s");
         lifeline_check(&line);
+}
+
+/* The time limit ends with the program, whether its owner frees it soon or not. */
+TEST_F(test_quick_enough, Fixture *fixture) {
+        run_shell(fixture, "echo yes");
+        assert_non_null(timer);
+        assert_int_equal(sd_event_source_get_enabled(timer, NULL), 0);
 }
 
 /* It has answered, so that counts; who keeps the pipe open has a second. */
