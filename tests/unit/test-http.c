@@ -173,3 +173,22 @@ TEST_F(test_lost_reader, Fixture *f) {
         ask(f, &client, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_contains(client.text, "hello\n");
 }
+
+/* The socket gets the number 0 in a process that was started without stdin. */
+TEST(test_closed_stdin) {
+        int saved = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        sd_event *event = NULL;
+        HttpServer *server = NULL;
+        int r;
+
+        assert_true(sd_event_new(&event) >= 0);
+        (void) close(STDIN_FILENO);
+        r = http_server_new(event, "127.0.0.1:0", &server, NULL);
+        http_server_free(server);
+        sd_event_unref(event);
+        if (saved >= 0) {
+                assert_int_equal(dup2(saved, STDIN_FILENO), STDIN_FILENO);
+                close(saved);
+        }
+        assert_ok(r);
+}
