@@ -9,9 +9,11 @@
 #include <time.h>
 
 #include "agent/base/rfc3339.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/config-plan.h"
 #include "agent/kubectl/config-restarts.h"
+#include "agent/kubectl/rollout-record.h"
 #include "tests/unit/quoted-json.h"
 
 #define KEY "30313233343536373839616263646566"
@@ -27,10 +29,15 @@ static struct {
         unsigned n_reads;          /* reads of ConfigMaps */
         unsigned n_begun, n_ended; /* runs */
         const char *budget;        /* selector of the PodDisruptionBudget; NULL: there is none */
+        const char *record;        /* record of an update of the workloads; NULL: there is none */
+        unsigned ledger_version;   /* version of the Secret; 0: there is none */
+        char words[256];           /* command line of the last run */
 } server;
 
 int __wrap_kube_event_send(KubeEvents *events, const KubeReference *object, const char *type,
                            const char *reason, const char *message);
+int __wrap_session_create(Session *session, const KubePath *path, json_object *body,
+                          json_object **ret, Error *reterr);
 int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
 int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
                         Error *reterr);
@@ -55,12 +62,25 @@ static json_object *make_secret(void) {
         assert_true(b64_ntop((const unsigned char *) KEY, strlen(KEY), key, sizeof(key)) > 0);
         assert_true(b64_ntop((const unsigned char *) text, strlen(text), versions,
                              sizeof(versions)) >= 0);
-        return parse("{'metadata':{'resourceVersion':'1'},'data':{'key':'%s','versions':'%s'}}",
-                     key, versions);
+        return parse("{'metadata':{'resourceVersion':'%u'},'data':{'key':'%s','versions':'%s'}}",
+                     server.ledger_version, key, versions);
+}
+
+int __wrap_session_create(Session *session, const KubePath *path, json_object *body,
+                          json_object **ret, Error *reterr) {
+        json_object *texts = json_get(body, "stringData", json_type_object);
+
+        assert_string_equal(path->resource, "secrets");
+        assert_int_equal(strlen(json_get_text(texts, "key")), strlen(KEY));
+        assert_string_equal(json_get_text(texts, "versions"), "{}");
+        server.ledger_version++;
+        return 0;
 }
 
 int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
         if (strcmp(path->resource, "secrets") == 0) {
+                if (server.ledger_version == 0)
+                        return error_set(reterr, ERROR_NOT_FOUND, "no");
                 *ret = make_secret();
                 return 0;
         }
@@ -68,6 +88,10 @@ int __wrap_session_get(Session *session, const KubePath *path, json_object **ret
                 *ret = parse("{'metadata':{'name':'%s'},'spec':{'template':{'metadata':{'labels':{"
                              "'app':'%s','part':'web'}}}}}",
                              path->name, path->name);
+                if (server.record)
+                        assert_ok(patch_add(json_object_object_get(*ret, "metadata"), "annotations",
+                                            patch_wrap(ROLLOUT_ANNOTATION,
+                                                       json_object_new_string(server.record))));
                 return 0;
         }
         server.n_reads++;
@@ -95,11 +119,16 @@ int __wrap_session_patch(Session *session, const KubePath *path, const char *con
                          json_object *body, json_object **ret, Error *reterr) {
         const char *text =
                 json_get_text(json_get(body, "stringData", json_type_object), "versions");
+        char version[16];
 
+        (void) snprintf(version, sizeof(version), "%u", server.ledger_version++);
+        assert_string_equal(json_get_text(json_get(body, "metadata", json_type_object),
+                                          "resourceVersion"),
+                            version);
         assert_non_null(text);
         json_object_put(server.ledger);
         server.ledger = json_tokener_parse(text);
-        *ret = parse("{'metadata':{'resourceVersion':'1'}}");
+        *ret = parse("{'metadata':{'resourceVersion':'%u'}}", server.ledger_version);
         return 0;
 }
 
@@ -117,6 +146,12 @@ bool __wrap_session_is_ended(const Session *session) {
 
 int __wrap_own_run(Session *session, const Flags *flags, const char *const *words,
                    ProgramDone on_done, void *userdata, Program **ret) {
+        size_t size = 0;
+
+        server.words[0] = '\0';
+        for (; *words; words++)
+                size += (size_t) snprintf(server.words + size, sizeof(server.words) - size, " %s",
+                                          *words);
         server.n_begun++;
         *ret = (Program *) &server;
         return 0;
@@ -128,6 +163,7 @@ Program *__wrap_program_free(Program *program) {
 }
 
 typedef struct Controller {
+        Flags flags;
         ConfigRestarts *restarts;
         SessionWatch watches[CONFIG_WATCHES]; /* watches of pods, ConfigMaps and Secrets */
 } Controller;
@@ -137,9 +173,7 @@ static int is_updated(const char *workload, const char *namespace, void *userdat
 }
 
 static void start(Controller *controller) {
-        static const Flags flags;
-
-        assert_ok(config_restarts_new(&(ConfigRestartsOptions){ .flags = &flags,
+        assert_ok(config_restarts_new(&(ConfigRestartsOptions){ .flags = &controller->flags,
                                                                 .is_updated = is_updated },
                                       &controller->restarts));
         config_restarts_watches(controller->restarts, NULL, controller->watches);
@@ -154,7 +188,8 @@ static void fill(Controller *controller) {
         server.ledger = parse("{}");
         server.version = server.value = 1;
         server.n_reads = server.n_begun = server.n_ended = 0;
-        server.budget = NULL;
+        server.budget = server.record = NULL;
+        server.ledger_version = 1;
         start(controller);
 }
 
@@ -347,6 +382,82 @@ TEST_F(test_restart_ends_for_an_update, Controller *controller) {
         assert_int_equal(server.n_ended, 1);
         stop(controller);
         assert_int_equal(server.n_ended, 2);
+}
+
+/* The first controller of a cluster makes it. */
+TEST_F(test_first_ledger, Controller *controller) {
+        server.ledger_version = 0;
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        assert_int_equal(server.n_reads, 1);
+        assert_non_null(entry_of(C));
+}
+
+static const struct SharedRow {
+        const char *name;
+        bool all_namespaces;
+        unsigned n_reads;
+} shared_rows[] = {
+        { "of one namespace", false, 100 },
+        { "of all namespaces, of which one leaves a quarter to the others", true, 75 },
+};
+
+/* The Lease is renewed between turns. */
+TEST_ROWS_F(test_many_objects, shared_rows, name, const struct SharedRow *row,
+            Controller *controller) {
+        controller->flags.all_namespaces = row->all_namespaces;
+        for (int i = 0; i < 120; i++) {
+                char name[16];
+
+                (void) snprintf(name, sizeof(name), "c-%d", i);
+                show_pod(controller, name, /* is_gone= */ false);
+        }
+        turn(controller);
+        assert_int_equal(server.n_reads, row->n_reads);
+        turn(controller);
+        assert_int_equal(server.n_reads, 120);
+}
+
+/* A ConfigMap changes, and all that may be started with the value before is seen. */
+static void change_and_wait(Controller *controller) {
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        server.value++;
+        change_map(controller, "c");
+        turn(controller);
+        server.now_sec += 20;
+        turn(controller);
+}
+
+/* A change of second 1000 counts for containers that were started up to ten seconds later. */
+TEST_F(test_words_of_a_run, Controller *controller) {
+        change_and_wait(controller);
+        assert_string_equal(server.words,
+                            " __restart-pods statefulset.apps/web 1010 c --containers main "
+                            "--namespace shop");
+}
+
+static const struct RecordRow {
+        const char *name;
+        const char *state;
+        bool is_open;
+} record_rows[] = {
+        { "goes on", "forward", true },
+        { "is taken back", "undo", true },
+        { "has ended", "done", false },
+};
+
+/* A restart beside an update in place that a person has begun would be a fault to it. */
+TEST_ROWS_F(test_workload_with_an_update, record_rows, name, const struct RecordRow *row,
+            Controller *controller) {
+        cleanup(json_object_put_p) json_object *record =
+                parse("{'mode':'set-image','state':'%s','by':'alice','since':'s','revision':'r',"
+                      "'before':{'main':'app:1'},'after':{'main':'app:2'}}",
+                      row->state);
+
+        server.record = json_to_text(record);
+        change_and_wait(controller);
+        assert_int_equal(server.n_begun, row->is_open ? 0 : 1);
 }
 
 static const struct BudgetRow {
