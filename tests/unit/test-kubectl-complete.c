@@ -8,7 +8,7 @@
 #include "agent/view/terminal.h"
 #include "tests/unit/quoted-json.h"
 
-/* What was printed, a word before each space; see tests/CMakeLists.txt. */
+/* The words that were printed, each with a space behind it; see tests/CMakeLists.txt. */
 static char offered[256];
 
 int __wrap_session_new(const SessionOptions *options, Session **ret, Error *reterr);
