@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How many pods restart at a time while an autoscaler scales their workload, and while an update waits for them; how long a
- * request may take. */
+/* How many pods restart at a time while an autoscaler scales their workload, and while an update waits for them; which ones
+ * they are; how long a request may take; how a wait is shown. */
 
 #include "tests/unit/unit.h"
 
@@ -10,6 +10,8 @@
 #include "agent/base/text.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/commands.h"
+#include "agent/kubectl/restart-show.h"
+#include "agent/kubectl/restart-wait.h"
 #include "agent/kubectl/rights.h"
 #include "agent/kubectl/session.h"
 #include "agent/view/output.h"
@@ -29,7 +31,9 @@ static struct {
         ScaledWhile scaled_while;
         size_t replicas, later_replicas;
         bool is_updating; /* the pods have yet to run the image that they got */
+        bool has_sidecar; /* a container before the one that is updated */
         bool is_slow;     /* they are there still, and no agent completes a request */
+        bool is_away;     /* it shows nothing while a turn is awaited */
         int64_t now_sec;
         size_t batches[TURNS_MAX]; /* pods that have begun after each turn */
         size_t n_turns;
@@ -75,7 +79,7 @@ static json_object *make_pod(size_t ordinal) {
                      "'ownerReferences':[{'controller':true,'apiVersion':'apps/v1',"
                      "'kind':'StatefulSet','name':'web','uid':'w'}],'annotations':{%s}},'spec':{"
                      "'terminationGracePeriodSeconds':%d,"
-                     "'restartPolicy':'Always','containers':[{'name':'main','image':'app:1'}]},"
+                     "'restartPolicy':'Always','containers':[%s{'name':'main','image':'app:1'}]},"
                      "'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}],"
                      "'containerStatuses':[%s]}}",
                      ordinal, ordinal,
@@ -83,7 +87,8 @@ static json_object *make_pod(size_t ordinal) {
                              ? "'inplaced.io/updated-containers':"
                                "'{\\'main\\':{\\'image\\':\\'app:0\\',\\'id\\':\\'c\\'}}'"
                              : "",
-                     GRACE_SEC, server.is_updating ? "{'name':'main','containerID':'c'}" : "");
+                     GRACE_SEC, server.has_sidecar ? "{'name':'sidecar','image':'sidecar:1'}," : "",
+                     server.is_updating ? "{'name':'main','containerID':'c'}" : "");
 }
 
 int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
@@ -110,10 +115,23 @@ static void wait_for_request(const SessionWait *wait) {
         assert_int_equal(wait->is_done(wait->userdata), 1);
 }
 
+static void wait_for_answer(const SessionWait *wait) {
+        const Error error = ERROR_INIT;
+
+        assert_int_equal(server.n_turns++, 0);
+        assert_int_equal(wait->is_away(&error, wait->userdata), 0);
+        server.now_sec += 600;
+        assert_int_equal(wait->is_away(&error, wait->userdata), 1);
+}
+
 /* Shows budgets, of which there are none, and pods; or nothing of a request. */
 int __wrap_session_wait(Session *session, const SessionWait *wait, Error *reterr) {
         if (wait->n_watches == 1) {
                 wait_for_request(wait);
+                return 0;
+        }
+        if (server.is_away) {
+                wait_for_answer(wait);
                 return 0;
         }
         assert_int_equal(wait->n_watches, 2);
@@ -199,16 +217,26 @@ TEST_ROWS(test_scaled, scaled_rows, name, const struct ScaledRow *row) {
                 free(arguments[2 + i]);
 }
 
+static const struct OpenUpdateRow {
+        const char *containers;
+        bool has_sidecar;
+} open_update_rows[] = {
+        { "main", false },
+        { "sidecar,main", true },
+};
+
 /* A request would restart the container with the image that the update is to replace. */
-TEST(test_open_update) {
+TEST_ROWS(test_open_update, open_update_rows, containers, const struct OpenUpdateRow *row) {
         char *arguments[] = { (char *) "statefulset.apps/web", (char *) "900", (char *) "web-0" };
-        const Flags flags = {
-                .arguments = arguments, .n_arguments = 3, .containers = "main", .request = true
-        };
+        const Flags flags = { .arguments = arguments,
+                              .n_arguments = 3,
+                              .containers = row->containers,
+                              .request = true };
 
         memset(&server, 0, sizeof(server));
         server.replicas = server.later_replicas = 1;
         server.is_updating = true;
+        server.has_sidecar = row->has_sidecar;
         assert_ok(kubectl_restart_pods(NULL, &flags));
         assert_string_equal(server.outcome, "failed");
         assert_contains(server.reason, "its update from \"app:0\" is still open");
@@ -228,4 +256,89 @@ TEST(test_long_grace_period) {
         assert_ok(kubectl_restart_pods(NULL, &flags));
         assert_string_equal(server.outcome, "failed");
         assert_contains(server.reason, "has not completed the ContainerRecreateRequest");
+}
+
+/* The kubelet restarts containers by their digests: those whose digest is not known need a request. */
+TEST(test_unknown_digest) {
+        char *arguments[] = { (char *) "statefulset.apps/web", (char *) "900", (char *) "web-0" };
+        const Flags flags = { .arguments = arguments, .n_arguments = 3, .containers = "main" };
+
+        memset(&server, 0, sizeof(server));
+        server.replicas = server.later_replicas = 1;
+        server.is_slow = true;
+        assert_ok(kubectl_restart_pods(NULL, &flags));
+        assert_string_equal(server.outcome, "failed");
+        assert_contains(server.reason, "has not completed the ContainerRecreateRequest");
+}
+
+/* The workload may have got more pods since the controller has named those that need a restart. */
+TEST(test_only_named) {
+        char *arguments[] = { (char *) "statefulset.apps/web", (char *) "900", (char *) "web-0",
+                              /* They are no arguments any more. */
+                              (char *) "web-1", (char *) "web-1", (char *) "web-1",
+                              (char *) "web-1" };
+        const Flags flags = {
+                .arguments = arguments, .n_arguments = 3, .containers = "main", .request = true
+        };
+
+        memset(&server, 0, sizeof(server));
+        server.replicas = server.later_replicas = 2;
+        assert_ok(kubectl_restart_pods(NULL, &flags));
+        assert_string_equal(server.outcome, "restarted");
+        assert_int_equal(server.n_turns, 1);
+        assert_int_equal(server.batches[0], 1);
+}
+
+/* Nothing restarts while it cannot be seen how many pods are ready. */
+TEST(test_turn_without_answer) {
+        char *arguments[] = { (char *) "statefulset.apps/web", (char *) "900", (char *) "web-0" };
+        const Flags flags = {
+                .arguments = arguments, .n_arguments = 3, .containers = "main", .request = true
+        };
+
+        memset(&server, 0, sizeof(server));
+        server.replicas = server.later_replicas = 1;
+        server.is_away = true;
+        assert_ok(kubectl_restart_pods(NULL, &flags));
+        assert_string_equal(server.outcome, "failed");
+        assert_contains(server.reason, "pod/web-0 did not get its turn within ten minutes");
+}
+
+static void note_wait(const char *pod, const char *why, void *userdata) {
+        assert_ok(text_format(userdata, "%s: %s", pod, why));
+}
+
+TEST(test_drawn_wait) {
+        cleanup(free_p) char *drawn = NULL;
+        const RestartWait wait = { .on_wait = note_wait, .userdata = &drawn };
+        Announcer announcer;
+
+        announcer_begin(&announcer);
+        assert_false(restart_announce(&wait, &announcer, "web-0", "it starts", /* grace_sec= */ 0));
+        assert_string_equal(drawn, "web-0: it starts");
+}
+
+/* A line about a pod, and the failures at the end, stand below the table: nothing may take that away any more. */
+TEST(test_lines_below_table) {
+        const Flags flags = { .format = OUTPUT_TABLE };
+        const PodRestart restart = { .pod = (char *) "web-0",
+                                     .has_begun = true,
+                                     .end = RESTART_SUCCEEDED };
+        cleanup(restart_show_done) RestartShow show =
+                restart_show_init(&flags, /* is_dry_run= */ false);
+        cleanup(free_p) char *text = NULL;
+        size_t size;
+        FILE *file = text_open(&text, &size);
+
+        assert_non_null(file);
+        live_init(&show.table.live, file);
+        show.is_live = true;
+        restart_show_draw(&show, &restart, 1, /* pod= */ NULL, /* why= */ NULL);
+        assert_true(pod_table_is_drawn(&show.table));
+        restart_show_say(&show, &restart, "its images were written back");
+        assert_false(pod_table_is_drawn(&show.table));
+        restart_show_end(&show, &restart, 1);
+        assert_false(pod_table_is_drawn(&show.table));
+        assert_ok(text_close(file, &text));
+        assert_contains(text, "1 of 1 pods restarted");
 }
