@@ -1,15 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Notes about pods, by which a run of an update in place tells a crash of the new image. */
+/* Notes about pods, by which a run of an update in place tells a crash of the new image, and the pods of its table. */
 
 #include "tests/unit/unit.h"
 
 #include <json-c/json.h>
+#include <time.h>
 
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/rollout-show.h"
 #include "tests/unit/quoted-json.h"
+
+/* A terminal; its functions stand for those of pod-table.h, see tests/CMakeLists.txt. */
+static struct {
+        size_t n_rows_max, n_rows;
+        char pods[64]; /* pods of the last drawing */
+} terminal;
+
+int __wrap_pod_table_add(PodTable *table, const char *pod, const char *node, const char *phase,
+                         const char *image, int64_t since_sec);
+int __wrap_pod_table_begin(PodTable *table);
+int __wrap_pod_table_draw(PodTable *table, const char *line);
+bool __wrap_pod_table_is_possible(void);
+size_t __wrap_pod_table_room(const PodTable *table);
+
+int __wrap_pod_table_add(PodTable *table, const char *pod, const char *node, const char *phase,
+                         const char *image, int64_t since_sec) {
+        terminal.n_rows++;
+        (void) snprintf(terminal.pods + strlen(terminal.pods),
+                        sizeof(terminal.pods) - strlen(terminal.pods), "%s ", pod);
+        return 0;
+}
+
+int __wrap_pod_table_begin(PodTable *table) {
+        terminal.n_rows = 0;
+        terminal.pods[0] = '\0';
+        return 0;
+}
+
+int __wrap_pod_table_draw(PodTable *table, const char *line) {
+        return 0;
+}
+
+bool __wrap_pod_table_is_possible(void) {
+        return true;
+}
+
+size_t __wrap_pod_table_room(const PodTable *table) {
+        return terminal.n_rows_max - terminal.n_rows;
+}
+
+static int64_t clock_sec = 1000;
+
+int clock_gettime(clockid_t clock, struct timespec *ret) {
+        *ret = (struct timespec){ .tv_sec = clock_sec };
+        return 0;
+}
 
 /* condition: type of one that is True. */
 static void see_pod(RolloutShow *show, PodState state, int generation, const char *condition) {
@@ -150,5 +197,63 @@ TEST(test_resized) {
                 noted = json_get(show.pods, "web", json_type_object);
                 assert_int_equal(json_get_integer(noted, "restarts"), 1);
                 assert_int_equal(json_get_integer(noted, "generation"), 3);
+        }
+}
+
+static const struct TableRow {
+        const char *name;
+        size_t n_rows_max;
+        const char *pods;
+} table_rows[] = {
+        { "room for all", 4, "old updating failed updated " },
+        { "room for some", 3, "failed updating old " },
+        { "room for those that have failed", 1, "failed " },
+};
+
+/* A small screen shows the pods that matter most. */
+TEST_ROWS(test_table, table_rows, name, const struct TableRow *row) {
+        static const struct {
+                const char *name;
+                RolloutPhase phase;
+        } pods[] = { { "old", ROLLOUT_OLD },
+                     { "left", ROLLOUT_LEFT },
+                     { "updating", ROLLOUT_UPDATING },
+                     { "failed", ROLLOUT_FAILED },
+                     { "updated", ROLLOUT_UPDATED } };
+        cleanup(rollout_show_done) RolloutShow show;
+        cleanup(json_object_put_p) json_object *record =
+                parse("{'state':'forward','before':{'app':'v1'},'after':{'app':'v2'}}");
+        PodState states[N_ELEMENTS(pods)] = { { .pod = NULL } };
+        const Census census = { .pods = states, .n_pods = N_ELEMENTS(pods), .n_concerned = 4 };
+
+        assert_ok(rollout_show_init(&show));
+        terminal.n_rows_max = row->n_rows_max;
+        for (size_t i = 0; i < N_ELEMENTS(pods); i++)
+                states[i] = (PodState){ .pod = parse("{'metadata':{'name':'%s'}}", pods[i].name),
+                                        .phase = pods[i].phase };
+        assert_ok(rollout_show(&show, 100, record, &census, /* awaited= */ NULL, /* pod= */ NULL));
+        assert_string_equal(terminal.pods, row->pods);
+        for (size_t i = 0; i < N_ELEMENTS(pods); i++)
+                json_object_put(states[i].pod);
+}
+
+/* A run whose pods do not change gives up after a while. */
+TEST(test_still) {
+        static const struct {
+                RolloutPhase phase;
+                int still_sec;
+        } seen[] = {
+                { ROLLOUT_OLD, 0 },        { ROLLOUT_OLD, 100 },      { ROLLOUT_UPDATING, 0 },
+                { ROLLOUT_UPDATING, 100 }, { ROLLOUT_UPDATING, 200 },
+        };
+        cleanup(rollout_show_done) RolloutShow show;
+
+        assert_ok(rollout_show_init(&show));
+        show.is_quiet = true;
+        assert_int_equal(rollout_show_still_sec(&show), 0);
+        for (size_t i = 0; i < N_ELEMENTS(seen); i++) {
+                clock_sec += 100;
+                see(&show, seen[i].phase, 0);
+                assert_int_equal(rollout_show_still_sec(&show), seen[i].still_sec);
         }
 }
