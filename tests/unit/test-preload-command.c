@@ -8,6 +8,7 @@
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/preload.h"
 #include "agent/kubectl/sets.h"
+#include "agent/view/output.h"
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/stderr-capture.h"
 
@@ -26,8 +27,10 @@ static struct {
         PreloadRequest request; /* the last one */
         char *nodes;            /* nodes of that */
         unsigned n_sets;        /* calls of sets_write() */
+        json_object *document;  /* the last one that was printed */
 } server;
 
+int __wrap_output_tree(OutputFormat format, json_object *tree);
 int __wrap_pod_choice_of_name(Session *session, const char *name, PodChoice *ret, Error *reterr);
 int __wrap_pod_choice_list(Session *session, const PodChoice *choice, const char *namespace,
                            SessionItem on_pod, void *userdata, size_t *ret_n, Error *reterr);
@@ -39,6 +42,11 @@ bool __wrap_session_is_ended(const Session *session);
 const char *__wrap_session_namespace(const Session *session);
 const SessionOptions *__wrap_session_options(const Session *session);
 int __wrap_sets_write(Session *session, const Flags *flags, json_object *secrets);
+
+int __wrap_output_tree(OutputFormat format, json_object *tree) {
+        server.document = json_object_get(tree);
+        return 0;
+}
 
 int __wrap_pod_choice_of_name(Session *session, const char *name, PodChoice *ret, Error *reterr) {
         return 0;
@@ -108,6 +116,7 @@ static int run(const Flags *flags, const char *said) {
 
 static void reset(void) {
         free(server.nodes);
+        json_object_put(server.document);
         memset(&server, 0, sizeof(server));
         server.pods = "";
 }
@@ -262,5 +271,20 @@ TEST_ROWS(test_end, end_rows, name, const struct EndRow *row) {
         flags.arguments = images;
         flags.n_arguments = 1;
         assert_int_equal(run(&flags, row->said), row->status);
+        reset();
+}
+
+TEST(test_document) {
+        const Flags flags = { .format = OUTPUT_JSON, .arguments = images, .n_arguments = 1 };
+
+        reset();
+        server.result = (PreloadResult){ .n_nodes = 3,
+                                         .n_done = 2,
+                                         .n_failed = 1,
+                                         .reasons = strdup(""),
+                                         .nodes = parse("[{'name':'a','phase':'Succeeded'}]") };
+        assert_int_equal(run(&flags, NULL), PARTLY);
+        assert_json(server.document, "{'nodes':3,'succeeded':2,'failed':1,"
+                                     "'items':[{'name':'a','phase':'Succeeded'}]}");
         reset();
 }
