@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Notes about pods, by which a run of an update in place tells a crash of the new image, and the pods of its table. */
+/* Notes about pods, by which a run of an update in place tells a crash of the new image, the pods of its table, and the
+ * reason of its waiting. */
 
 #include "tests/unit/unit.h"
 
@@ -11,6 +12,7 @@
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/rollout-show.h"
 #include "tests/unit/quoted-json.h"
+#include "tests/unit/stderr-capture.h"
 
 /* A terminal; its functions stand for those of pod-table.h, see tests/CMakeLists.txt. */
 static struct {
@@ -256,4 +258,20 @@ TEST(test_still) {
                 see(&show, seen[i].phase, 0);
                 assert_int_equal(rollout_show_still_sec(&show), seen[i].still_sec);
         }
+}
+
+/* A person who waits for a server that is away reads why, after a few seconds and not before. */
+TEST(test_away) {
+        cleanup(rollout_show_done) RolloutShow show;
+        Stderr captured;
+
+        assert_ok(rollout_show_init(&show));
+        show.is_quiet = true;
+        stderr_pipe(&captured);
+        assert_ok(rollout_show_away(&show, "for the first moment"));
+        show.announcer.since_usec -= ANNOUNCER_QUIET_SEC * SEC;
+        assert_ok(rollout_show_away(&show, "for the API server"));
+        stderr_restore(&captured);
+        assert_contains(captured.text, "waiting for the API server\n");
+        assert_null(strstr(captured.text, "first moment"));
 }
