@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Pods that a run returns to service when it ends, and what the rehearsal of its beginning finds. */
+/* Pods that a run returns to service when it ends, what the rehearsal of its beginning finds, and what comes of a write that
+ * the server refuses or changes. */
 
 #include "tests/unit/unit.h"
 
@@ -11,10 +12,12 @@
 static unsigned n_conflicts; /* number of the first writes that meet one */
 static unsigned n_writes;
 static const char *rehearsed; /* answer to a rehearsal */
+static const char *answered;  /* answer to a patch; NULL: it is refused */
 
 void __wrap_session_begin_leave(Session *session);
 void __wrap_session_end_leave(Session *session);
 bool __wrap_session_is_dry_run(const Session *session);
+int64_t __wrap_session_server_sec(const Session *session);
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, json_object **ret, Error *reterr);
 int __wrap_session_pause(Session *session, uint64_t usec, Error *reterr);
@@ -29,12 +32,20 @@ bool __wrap_session_is_dry_run(const Session *session) {
         return false;
 }
 
+int64_t __wrap_session_server_sec(const Session *session) {
+        return 1000;
+}
+
 /* After the conflicts the pod has just gone, which is no failure. */
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, json_object **ret, Error *reterr) {
         if (path->query) {
                 assert_string_equal(path->query, "dryRun=All");
                 *ret = parse("%s", rehearsed);
+                return 0;
+        }
+        if (answered) {
+                *ret = parse("%s", answered);
                 return 0;
         }
         assert_string_equal(path->subresource, "status");
@@ -149,4 +160,58 @@ TEST_ROWS(test_hold, hold_rows, name, const struct HoldRow *row) {
         assert_int_equal(error.kind, row->is_refused ? ERROR_UNSUPPORTED : ERROR_NONE);
         if (row->is_refused)
                 assert_contains(error_message(&error), "admission changes the strategy");
+}
+
+#define POD(image)                                                                           \
+        "{'kind': 'Pod', 'metadata': {'name': 'web-0', 'uid': 'u'}, 'spec': {'containers': " \
+        "[{'name': 'app', 'image': '" image "'}]}}"
+
+static const struct AnswerRow {
+        const char *name;
+        const char *answer;
+        bool is_refused;
+} answer_rows[] = {
+        { "the image that was written", POD("B"), false },
+        { "one that a webhook makes of it", POD("mirror/B"), true },
+};
+
+/* The run would wait in vain for a pod that never gets the image. */
+TEST_ROWS(test_answer, answer_rows, name, const struct AnswerRow *row) {
+        cleanup(json_object_put_p) json_object *record = parse(RECORD);
+        cleanup(json_object_put_p) json_object *none = parse("{}");
+        cleanup(json_object_put_p) json_object *written = parse("{}");
+        cleanup(json_object_put_p) json_object *patch = parse(POD("B"));
+        const RolloutStep step = { .action = ROLLOUT_PATCH_POD, .name = "web-0", .patch = patch };
+        cleanup(error_done) Error error = ERROR_INIT;
+        RolloutWatch watch = { .path = { .namespace = "shop" },
+                               .view = { .pods = none, .owned = none } };
+        RolloutWriter writer = { .watch = &watch, .written = written };
+        int r;
+
+        answered = row->answer;
+        r = rollout_write(&writer, &step, record, &error);
+        answered = NULL;
+        assert_int_equal(r < 0, row->is_refused);
+        assert_int_equal(error.kind, row->is_refused ? ERROR_UNSUPPORTED : ERROR_NONE);
+        if (row->is_refused)
+                assert_contains(error_message(&error), "admission makes \"mirror/B\"");
+}
+
+/* The update goes on without a ReplicaSet that another client deletes as often as it is made. */
+TEST(test_no_history) {
+        cleanup(json_object_put_p) json_object *record = parse(RECORD);
+        cleanup(json_object_put_p) json_object *patch = parse("{'metadata': {'name': 'web-1'}}");
+        cleanup(json_object_put_p) json_object *written = parse("{}");
+        const RolloutStep step = { .action = ROLLOUT_CREATE_REPLICA_SET, .patch = patch };
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *key = NULL;
+        RolloutLimits limits = { .keeps_no_history = false };
+        RolloutWatch watch = { .path = { .name = "web" }, .view = { .kind = WORKLOAD_DEPLOYMENT } };
+        RolloutWriter writer = { .watch = &watch, .limits = &limits, .written = written };
+
+        assert_ok(rollout_step_key(&step, record, &key));
+        assert_ok(patch_add_bool(written, key, true));
+        assert_ok(rollout_write(&writer, &step, record, &error));
+        assert_int_equal(error.kind, ERROR_NONE);
+        assert_true(limits.keeps_no_history);
 }
