@@ -35,3 +35,27 @@ static inline void idle_images_new(sd_event *event, Log *log, CompletionQueue **
                                                .on_done = idle_images_on_done },
                              ret));
 }
+
+/* An engine with all that it needs. */
+typedef struct IdleNode {
+        sd_event *event;
+        Log *log;
+        CompletionQueue *completions;
+        Runtimes *runtimes;
+        Images *images;
+} IdleNode;
+
+static inline void idle_node_open(IdleNode *node) {
+        *node = (IdleNode){ .event = NULL };
+        assert_true(sd_event_new(&node->event) >= 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, -1, &node->log));
+        idle_images_new(node->event, node->log, &node->completions, &node->runtimes, &node->images);
+}
+
+static inline void idle_node_close(IdleNode *node) {
+        images_free(node->images);
+        runtimes_free(node->runtimes);
+        completion_queue_free(node->completions);
+        log_free(node->log);
+        sd_event_unref(node->event);
+}

@@ -11,28 +11,15 @@
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
-static struct Fixture {
-        sd_event *event;
-        Log *log;
-        CompletionQueue *completions;
-        Runtimes *runtimes;
-        Images *images;
-} f;
+static IdleNode f;
 
 static int set_up(void **state) {
-        f = (struct Fixture){ .event = NULL };
-        assert_true(sd_event_new(&f.event) >= 0);
-        assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
-        idle_images_new(f.event, f.log, &f.completions, &f.runtimes, &f.images);
+        idle_node_open(&f);
         return 0;
 }
 
 static int tear_down(void **state) {
-        images_free(f.images);
-        runtimes_free(f.runtimes);
-        completion_queue_free(f.completions);
-        log_free(f.log);
-        sd_event_unref(f.event);
+        idle_node_close(&f);
         return 0;
 }
 
