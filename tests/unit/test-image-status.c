@@ -155,6 +155,8 @@ static const struct OnDemandRow {
           { .n_layers = 2, .n_layers_all = 3, .is_counted = true, .bytes_total = 9 } },
         { "{'layers':2,'allLayers':3,'bytesPresent':9,'bytesTotal':9}",
           { .n_layers = 2, .n_layers_all = 3, .is_counted = true, .bytes_present = 9, .bytes_total = 9 } },
+        { "{'layers':1,'allLayers':1,'bytesPresent':1,'bytesTotal':1}",
+          { .n_layers = 1, .n_layers_all = 1, .is_counted = true, .bytes_present = 1, .bytes_total = 1 } },
         { "{'layers':2,'allLayers':3,'bytesPresent':10,'bytesTotal':9}", { .n_layers = 2, .n_layers_all = 3 } },
         { "{'layers':2,'allLayers':3,'bytesPresent':-1,'bytesTotal':9}", { .n_layers = 2, .n_layers_all = 3 } },
         { "{'layers':2,'allLayers':3,'bytesPresent':0,'bytesTotal':0}", { .n_layers = 2, .n_layers_all = 3 } },

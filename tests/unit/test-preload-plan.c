@@ -530,6 +530,32 @@ TEST(test_job) {
                 "'apps.kruise.io/v1beta1', 'kind': 'ImagePullJob'}");
 }
 
+/* Counted over nodes: one has the image, one pulls it, one waits for it, and one is not concerned. */
+TEST(test_image_counts) {
+        static const PreloadPull pulls[] = {
+                { .phase = PRELOAD_SUCCEEDED, .awaited = 1, .outcome = PRELOAD_SUCCEEDED },
+                { .phase = PRELOAD_PULLING, .awaited = 1, .is_taken_up = true, .percent = 40 },
+                { .phase = PRELOAD_WAITING, .awaited = 1 },
+                { .awaited = -1 },
+        };
+        const PreloadTask task = { .mode = PRELOAD_WATCH, .n_images = 1 };
+        PreloadImageCounts counts = { .n_nodes = 0 };
+
+        for (size_t i = 0; i < N_ELEMENTS(pulls); i++) {
+                PreloadPull pull = pulls[i];
+                const PreloadNode node = { .task = &task, .version = (char *) "7", .pulls = &pull };
+
+                pull.was_seen = true;
+                preload_image_count(&node, 0, &counts);
+        }
+        assert_int_equal(counts.n_nodes, 3);
+        assert_int_equal(counts.n_done, 1);
+        assert_int_equal(counts.n_running, 1);
+        assert_int_equal(counts.n_waiting, 1);
+        assert_int_equal(counts.n_failed, 0);
+        assert_int_equal(counts.percent, 140);
+}
+
 TEST(test_reasons) {
         cleanup(preload_reasons_done) PreloadReasons reasons = PRELOAD_REASONS_INIT;
         cleanup(free_p) char *text = NULL, *empty = NULL;

@@ -1426,6 +1426,7 @@ TEST(test_history_holds_nothing) {
         annotations = object_at(step.patch, "metadata.annotations");
         assert_string_equal(json_get_text(annotations, UPDATE_ANNOTATION), UPDATE_ONLY);
         assert_null(json_get_text(annotations, HELD_ANNOTATION));
+        assert_null(json_get_text(annotations, ROLLOUT_ANNOTATION));
 }
 
 /* clang-format off */
