@@ -6,6 +6,7 @@
 
 #include "agent/api/diagnosis.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/idle-images.h"
 #include "tests/unit/unit.h"
 
 #define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
@@ -28,29 +29,16 @@ RuntimeState runtime_state(const Runtime *runtime) {
         return RUNTIME_READY;
 }
 
-static PullCredentialsAsk *drop_keys(PullCredentialsAsk *ask) {
-        return NULL;
-}
-
-static void on_outcome(const Image *image, void *userdata) {
-}
-
-static void on_done(const Image *image, const ImageRequest *request, void *userdata) {
-}
-
 static void open_fixture(Fixture *fixture) {
+        ImagesOptions options;
+
         fake_runtime_reset();
         fake_runtime.shows_layers = true;
         assert_true(sd_event_new(&fixture->event) >= 0);
         assert_ok(log_new(LOG_FORMAT_TEXT, -1, &fixture->log));
         assert_ok(completion_queue_new(fixture->event, &fixture->completions));
-        assert_ok(images_new(&(ImagesOptions){ .completions = fixture->completions,
-                                               .log = fixture->log,
-                                               .limits = { .max_parallel_pulls = 1 },
-                                               .keys = { .drop = drop_keys },
-                                               .on_outcome = on_outcome,
-                                               .on_done = on_done },
-                             &fixture->images));
+        options = idle_images_options(fixture->completions, fixture->log, NULL);
+        assert_ok(images_new(&options, &fixture->images));
 }
 
 static void close_fixture(Fixture *fixture) {

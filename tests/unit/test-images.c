@@ -8,6 +8,7 @@
 
 #include "agent/image/images.h"
 #include "tests/unit/fake-clock.h"
+#include "tests/unit/idle-images.h"
 #include "tests/unit/unit.h"
 
 #define NOW 1769903999
@@ -21,33 +22,23 @@ static struct Fixture {
         char done[64]; /* owners whose requests are done, with a space behind each */
 } f;
 
-static PullCredentialsAsk *drop_keys(PullCredentialsAsk *ask) {
-        return NULL;
-}
-
-static void on_outcome(const Image *image, void *userdata) {
-}
-
 static void on_done(const Image *image, const ImageRequest *request, void *userdata) {
         assert_ptr_equal(userdata, &f);
         strcat(strcat(f.done, request->owner), " ");
 }
 
 static int set_up(void **state) {
+        ImagesOptions options;
+
         f = (struct Fixture){ .event = NULL };
         assert_true(sd_event_new(&f.event) >= 0);
         assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
         assert_ok(completion_queue_new(f.event, &f.completions));
         assert_ok(runtimes_new(f.completions, &(RuntimesOptions){ .n_paths = 0 }, &f.runtimes));
-        assert_ok(images_new(&(ImagesOptions){ .completions = f.completions,
-                                               .log = f.log,
-                                               .runtimes = f.runtimes,
-                                               .limits = { .max_parallel_pulls = 1 },
-                                               .keys = { .drop = drop_keys },
-                                               .on_outcome = on_outcome,
-                                               .on_done = on_done,
-                                               .outcome_userdata = &f },
-                             &f.images));
+        options = idle_images_options(f.completions, f.log, f.runtimes);
+        options.on_done = on_done;
+        options.outcome_userdata = &f;
+        assert_ok(images_new(&options, &f.images));
         return 0;
 }
 

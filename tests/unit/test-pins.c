@@ -7,6 +7,7 @@
 #include "agent/image/pins.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/idle-images.h"
 #include "tests/unit/unit.h"
 
 #define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
@@ -20,34 +21,21 @@ static struct Fixture {
         unsigned n_rounds;
 } f;
 
-static PullCredentialsAsk *drop_keys(PullCredentialsAsk *ask) {
-        return NULL;
-}
-
-static void on_outcome(const Image *image, void *userdata) {
-}
-
-static void on_done(const Image *image, const ImageRequest *request, void *userdata) {
-}
-
 static void on_round(const Error *error, void *userdata) {
         assert_null(error);
         f.n_rounds++;
 }
 
 static int set_up(void **state) {
+        ImagesOptions options;
+
         f = (struct Fixture){ .event = NULL };
         fake_runtime_reset();
         assert_true(sd_event_new(&f.event) >= 0);
         assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
         assert_ok(completion_queue_new(f.event, &f.completions));
-        assert_ok(images_new(&(ImagesOptions){ .completions = f.completions,
-                                               .log = f.log,
-                                               .limits = { .max_parallel_pulls = 1 },
-                                               .keys = { .drop = drop_keys },
-                                               .on_outcome = on_outcome,
-                                               .on_done = on_done },
-                             &f.images));
+        options = idle_images_options(f.completions, f.log, NULL);
+        assert_ok(images_new(&options, &f.images));
         assert_ok(pins_new(&(PinsOptions){ .event = f.event,
                                            .log = f.log,
                                            .images = f.images,

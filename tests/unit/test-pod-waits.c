@@ -9,6 +9,7 @@
 #include "agent/base/time-units.h"
 #include "agent/cluster/pod-waits.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/idle-images.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/unit.h"
 
@@ -55,23 +56,6 @@ void pods_unwatch(Pods *pods, PodsWatcher *watcher) {
         f.watcher = NULL;
 }
 
-static PullCredentialsAsk *drop_keys(PullCredentialsAsk *ask) {
-        return NULL;
-}
-
-static int ask_keys(void *source, const PullCredentialsQuestion *question,
-                    PullCredentialsReady on_ready, void *userdata, PullCredentialsAsk **ret) {
-        PullCredentials none = { .named = NULL };
-
-        return on_ready(&none, NULL, userdata);
-}
-
-static void on_outcome(const Image *image, void *userdata) {
-}
-
-static void on_done(const Image *image, const ImageRequest *request, void *userdata) {
-}
-
 static void run(void) {
         assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
 }
@@ -101,6 +85,8 @@ static void start_pulls(void) {
 }
 
 static int set_up(void **state) {
+        ImagesOptions options;
+
         f = (struct Fixture){ .event = NULL };
         later_usec = 0;
         fake_runtime_reset();
@@ -108,14 +94,11 @@ static int set_up(void **state) {
         assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
         f.metrics = metrics_for_test();
         assert_ok(completion_queue_new(f.event, &f.completions));
-        assert_ok(images_new(&(ImagesOptions){ .completions = f.completions,
-                                               .log = f.log,
-                                               .metrics = f.metrics,
-                                               .limits = { .max_parallel_pulls = 2 },
-                                               .keys = { .ask = ask_keys, .drop = drop_keys },
-                                               .on_outcome = on_outcome,
-                                               .on_done = on_done },
-                             &f.images));
+        options = idle_images_options(f.completions, f.log, NULL);
+        options.metrics = f.metrics;
+        options.limits.max_parallel_pulls = 2;
+        options.keys.ask = idle_images_ask_keys;
+        assert_ok(images_new(&options, &f.images));
         assert_ok(pod_waits_new(&(PodWaitsOptions){ .event = f.event,
                                                     .log = f.log,
                                                     .metrics = f.metrics,

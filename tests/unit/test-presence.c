@@ -7,6 +7,7 @@
 #include "agent/image/presence.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/idle-images.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/unit.h"
 
@@ -22,19 +23,9 @@ static struct Fixture {
         Presence *presence;
 } f;
 
-static PullCredentialsAsk *drop_keys(PullCredentialsAsk *ask) {
-        return NULL;
-}
-
 static int ask_keys(void *source, const PullCredentialsQuestion *question,
                     PullCredentialsReady on_ready, void *userdata, PullCredentialsAsk **ret) {
         return 0; /* the test ends before a pull goes on */
-}
-
-static void on_outcome(const Image *image, void *userdata) {
-}
-
-static void on_done(const Image *image, const ImageRequest *request, void *userdata) {
 }
 
 static void run(void) {
@@ -74,6 +65,8 @@ static void request(const char *name, const char *owner) {
 }
 
 static int set_up(void **state) {
+        ImagesOptions options;
+
         f = (struct Fixture){ .event = NULL };
         fake_clock.is_real = true;
         fake_runtime_reset();
@@ -82,14 +75,10 @@ static int set_up(void **state) {
         assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
         f.metrics = metrics_for_test();
         assert_ok(completion_queue_new(f.event, &f.completions));
-        assert_ok(images_new(&(ImagesOptions){ .completions = f.completions,
-                                               .log = f.log,
-                                               .metrics = f.metrics,
-                                               .limits = { .max_parallel_pulls = 1 },
-                                               .keys = { .ask = ask_keys, .drop = drop_keys },
-                                               .on_outcome = on_outcome,
-                                               .on_done = on_done },
-                             &f.images));
+        options = idle_images_options(f.completions, f.log, NULL);
+        options.metrics = f.metrics;
+        options.keys.ask = ask_keys;
+        assert_ok(images_new(&options, &f.images));
         assert_ok(presence_new(f.event, NULL, f.images, &f.presence));
         request("nginx", "file/x");
         return 0;
