@@ -11,6 +11,7 @@
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/idle-images.h"
+#include "tests/unit/node-image-server.h"
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
@@ -24,21 +25,13 @@ static struct Fixture {
         char problem[256];
 } f;
 
-static void discover(const char *path, const char *body) {
-        cleanup(json_object_put_p) json_object *json = parse("%s", body);
-
-        assert_ok(fake_kube_answer_call(fake_kube_find("GET", path), 200, json_to_text(json)));
-}
-
 static int set_up(void **state) {
         fake_kube_open();
         f = (struct Fixture){ .log = NULL };
         assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
         idle_images_new(fake_kube.event, f.log, &f.completions, &f.runtimes, &f.images);
         assert_ok(image_sets_new(&(ImageSetsOptions){ .log = f.log, .images = f.images }, &f.sets));
-        discover("/apis/apps.kruise.io", "{'versions':[{'version':'v1beta1'}]}");
-        discover("/apis/apps.kruise.io/v1beta1",
-                 "{'resources':[{'name':'nodeimages'},{'name':'nodeimages/status'}]}");
+        node_image_server_discover();
         assert_ok(fake_kube_accept(fake_kube_find("GET", "watch=true")));
         assert_ok(image_sets_set_labels(f.sets, NULL));
         return 0;
@@ -63,11 +56,8 @@ static void show(const char *annotations, const char *tags) {
                 "'annotations':{'inplaced.io/node-selector':''%s}},'spec':{'images':{'nginx':{"
                 "'tags':[%s]}}}}}",
                 ++f.version, annotations, tags);
-        cleanup(free_p) char *line = NULL;
 
-        assert_true(asprintf(&line, "%s\n", json_to_text(event)) > 0);
-        assert_ok(fake_kube_send(fake_kube_find("GET", "watch=true"), line, strlen(line)));
-        fake_clock_turn(fake_kube.event);
+        node_image_server_show("watch=true", event);
 }
 
 static int on_problem(const char *subject, const char *message, const char *advice,

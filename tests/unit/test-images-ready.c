@@ -11,6 +11,7 @@
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/idle-images.h"
+#include "tests/unit/node-image-server.h"
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
@@ -32,12 +33,6 @@ static struct Fixture {
         char problem[256]; /* advice about the last one */
 } f;
 
-static void discover(const char *path, const char *body) {
-        cleanup(json_object_put_p) json_object *json = parse("%s", body);
-
-        assert_ok(fake_kube_answer_call(fake_kube_find("GET", path), 200, json_to_text(json)));
-}
-
 static int set_up(void **state) {
         fake_kube_open();
         f = (struct Fixture){ .log = NULL };
@@ -52,9 +47,7 @@ static int set_up(void **state) {
                                                                         .deadline_usec = 20 * SEC,
                                                                         .startup_taint = TAINT } },
                                    &f.ready));
-        discover("/apis/apps.kruise.io", "{'versions':[{'version':'v1beta1'}]}");
-        discover("/apis/apps.kruise.io/v1beta1",
-                 "{'resources':[{'name':'nodeimages'},{'name':'nodeimages/status'}]}");
+        node_image_server_discover();
         assert_ok(fake_kube_accept(fake_kube_find("GET", SETS)));
         assert_ok(fake_kube_accept(fake_kube_find("GET", NODES)));
         return 0;
@@ -80,11 +73,8 @@ static void show(const char *watch, const char *type, const char *metadata, cons
         cleanup(json_object_put_p) json_object *event =
                 parse("{'type':'%s','object':{%s,'metadata':{'resourceVersion':'%u'%s}%s}}", type,
                       kind, ++f.version, metadata, more);
-        cleanup(free_p) char *line = NULL;
 
-        assert_true(asprintf(&line, "%s\n", json_to_text(event)) > 0);
-        assert_ok(fake_kube_send(fake_kube_find("GET", watch), line, strlen(line)));
-        fake_clock_turn(fake_kube.event);
+        node_image_server_show(watch, event);
 }
 
 static void show_node(const char *taints, const char *conditions) {

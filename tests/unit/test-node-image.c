@@ -11,6 +11,7 @@
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/idle-images.h"
 #include "tests/unit/metric-value.h"
+#include "tests/unit/node-image-server.h"
 #include "tests/unit/stderr-capture.h"
 #include "tests/unit/unit.h"
 
@@ -89,12 +90,6 @@ static void answer(const char *path, int code, const char *text) {
         assert_ok(fake_kube_answer_call(fake_kube_find(NULL, path), code, body));
 }
 
-static void discover(void) {
-        answer("/apis/apps.kruise.io", 200, "{'versions':[{'version':'v1beta1'}]}");
-        answer("/apis/apps.kruise.io/v1beta1", 200,
-               "{'resources':[{'name':'nodeimages'},{'name':'nodeimages/status'}]}");
-}
-
 static KubeCall *the_watch(void) {
         KubeCall *call = fake_kube_find("GET", "watch=true");
 
@@ -121,7 +116,7 @@ static void start_synced(const char *content) {
                      "'5','annotations':{'k8s.io/initial-events-end':'true'}}}}\n");
 
         start();
-        discover();
+        node_image_server_discover();
         assert_ok(fake_kube_accept(the_watch()));
         if (content)
                 show("ADDED", "u-1", "5", content);
@@ -307,7 +302,7 @@ TEST_SET_UP(test_obstacle) {
         start();
         assert_string_equal(cluster_node_image_obstacle(f.node_image),
                             "waiting for the API server");
-        discover();
+        node_image_server_discover();
         assert_string_equal(cluster_node_image_obstacle(f.node_image),
                             "waiting for the list of NodeImages");
 }

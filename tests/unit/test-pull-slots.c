@@ -10,6 +10,8 @@
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/idle-images.h"
+#include "tests/unit/node-image-server.h"
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
@@ -31,42 +33,18 @@ const char *kube_access_namespace(const KubeAccess *access) {
         return "inplaced";
 }
 
-static int ask_keys(void *source, const PullCredentialsQuestion *question,
-                    PullCredentialsReady on_ready, void *userdata, PullCredentialsAsk **ret) {
-        PullCredentials none = { .named = NULL };
-
-        return on_ready(&none, NULL, userdata);
-}
-
-static PullCredentialsAsk *drop_keys(PullCredentialsAsk *ask) {
-        return NULL;
-}
-
-static void on_outcome(const Image *image, void *userdata) {
-}
-
-static void on_done(const Image *image, const ImageRequest *request, void *userdata) {
-}
-
-static void discover(const char *path, const char *body) {
-        cleanup(json_object_put_p) json_object *json = parse("%s", body);
-
-        assert_ok(fake_kube_answer_call(fake_kube_find("GET", path), 200, json_to_text(json)));
-}
-
 static int set_up(void **state) {
+        ImagesOptions options;
+
         fake_kube_open();
         fake_runtime_reset();
         f = (struct Fixture){ .log = NULL };
         assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
         assert_ok(completion_queue_new(fake_kube.event, &f.completions));
-        assert_ok(images_new(&(ImagesOptions){ .completions = f.completions,
-                                               .log = f.log,
-                                               .limits = { .max_parallel_pulls = 2 },
-                                               .keys = { .ask = ask_keys, .drop = drop_keys },
-                                               .on_outcome = on_outcome,
-                                               .on_done = on_done },
-                             &f.images));
+        options = idle_images_options(f.completions, f.log, NULL);
+        options.limits.max_parallel_pulls = 2;
+        options.keys.ask = idle_images_ask_keys;
+        assert_ok(images_new(&options, &f.images));
         assert_ok(image_sets_new(&(ImageSetsOptions){ .log = f.log, .images = f.images }, &f.sets));
         assert_ok(pull_slots_new(&(PullSlotsOptions){ .client = &fake_kube,
                                                       .log = f.log,
@@ -74,9 +52,7 @@ static int set_up(void **state) {
                                                       .sets = f.sets,
                                                       .node_name = "node-1" },
                                  &f.slots));
-        discover("/apis/apps.kruise.io", "{'versions':[{'version':'v1beta1'}]}");
-        discover("/apis/apps.kruise.io/v1beta1",
-                 "{'resources':[{'name':'nodeimages'},{'name':'nodeimages/status'}]}");
+        node_image_server_discover();
         assert_ok(fake_kube_accept(fake_kube_find("GET", "watch=true")));
         assert_ok(image_sets_set_labels(f.sets, NULL));
         fake_clock_turn(fake_kube.event);
@@ -102,11 +78,8 @@ static void show_set(const char *images) {
                 "'annotations':{'inplaced.io/node-selector':'','inplaced.io/parallelism':'1'}},"
                 "'spec':{'images':{%s}}}}",
                 images);
-        cleanup(free_p) char *line = NULL;
 
-        assert_true(asprintf(&line, "%s\n", json_to_text(event)) > 0);
-        assert_ok(fake_kube_send(fake_kube_find("GET", "watch=true"), line, strlen(line)));
-        fake_clock_turn(fake_kube.event);
+        node_image_server_show("watch=true", event);
 }
 
 static void answer(const char *method, int code, const char *body) {
