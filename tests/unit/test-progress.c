@@ -5,11 +5,11 @@
  */
 
 #include "agent/image/progress.h"
+#include "tests/unit/content-store.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/unit.h"
 
-#define MANIFEST "sha256:aa"
 #define CONFIG "sha256:cc"
 
 static struct Fixture {
@@ -61,33 +61,12 @@ static void show_download(const char *ref, int64_t offset) {
         fake_runtime_answer("ListIngests", &list, NULL);
 }
 
-static void show_blob(const char *digest) {
-        ContentInfo info = CONTAINERD__SERVICES__CONTENT__V1__INFO__INIT;
-        ContentList list = CONTAINERD__SERVICES__CONTENT__V1__LIST_CONTENT_RESPONSE__INIT;
-
-        info.digest = (char *) digest;
-        list.info = &(ContentInfo *){ &info };
-        list.n_info = 1;
-        fake_runtime_send("List", &list);
-        fake_runtime_answer("List", NULL, NULL);
-}
-
 /* The lease has a manifest with this text. */
 static void show_manifest(const char *text) {
-        LeasedResource manifest = CONTAINERD__SERVICES__LEASES__V1__RESOURCE__INIT;
-        Leased leased = CONTAINERD__SERVICES__LEASES__V1__LIST_RESOURCES_RESPONSE__INIT;
-        ContentPart part = CONTAINERD__SERVICES__CONTENT__V1__READ_CONTENT_RESPONSE__INIT;
-
         show_download(NULL, 0);
-        manifest.id = (char *) MANIFEST;
-        manifest.type = (char *) "content";
-        leased.resources = &(LeasedResource *){ &manifest };
-        leased.n_resources = 1;
-        fake_runtime_answer("ListResources", &leased, NULL);
-        show_blob(MANIFEST);
-        part.data.data = (uint8_t *) text;
-        part.data.len = strlen(text);
-        fake_runtime_send("Read", &part);
+        content_answer_lease();
+        content_answer_blob(CONTENT_MANIFEST);
+        content_send_part(text);
         fake_runtime_answer("Read", NULL, NULL);
 }
 
@@ -99,7 +78,7 @@ static void show_manifest(const char *text) {
 /* containerd fetches the layer that is on its way and all after it, but none before. */
 TEST_SET_UP(test_needed_bytes) {
         show_manifest(THREE_LAYERS);
-        show_blob(CONFIG);
+        content_answer_blob(CONFIG);
         show_download(NULL, 0);
         assert_int_equal(progress_report(f.progress)->step, IMAGE_STEP_DOWNLOADING);
         assert_int_equal(progress_report(f.progress)->bytes_needed, 0);
@@ -113,7 +92,7 @@ TEST_SET_UP(test_layers_that_do_not_come) {
         unsigned n = 0;
 
         show_manifest(THREE_LAYERS);
-        show_blob(CONFIG);
+        content_answer_blob(CONFIG);
         show_download("layer-sha256:11", 100);
         for (; progress_report(f.progress)->step == IMAGE_STEP_DOWNLOADING && n < 100; n++)
                 show_download(NULL, 0);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/image/pull.h"
+#include "tests/unit/content-store.h"
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/unit.h"
 
@@ -1062,62 +1063,36 @@ TEST_ROWS_F(test_silence, silences, name, const struct SilentCase *row, Fixture 
                 assert_lease_ends(id);
 }
 
-#define MANIFEST "sha256:aa"
+/* A pull has begun with a lease, and its manifest is about to be read. */
+static void begin_manifest(Fixture *fixture, char *id, size_t size) {
+        ContentIngests none = CONTAINERD__SERVICES__CONTENT__V1__LIST_STATUSES_RESPONSE__INIT;
 
-static void answer_lease(void) {
-        LeasedResource manifest = CONTAINERD__SERVICES__LEASES__V1__RESOURCE__INIT;
-        Leased leased = CONTAINERD__SERVICES__LEASES__V1__LIST_RESOURCES_RESPONSE__INIT;
-
-        manifest.id = (char *) MANIFEST;
-        manifest.type = (char *) "content";
-        leased.resources = &(LeasedResource *){ &manifest };
-        leased.n_resources = 1;
-        fake_runtime_answer("ListResources", &leased, NULL);
-}
-
-static void answer_list(const char *digest) {
-        ContentInfo info = CONTAINERD__SERVICES__CONTENT__V1__INFO__INIT;
-        ContentList list = CONTAINERD__SERVICES__CONTENT__V1__LIST_CONTENT_RESPONSE__INIT;
-
-        info.digest = (char *) digest;
-        list.info = &(ContentInfo *){ &info };
-        list.n_info = 1;
-        fake_runtime_send("List", &list);
-        fake_runtime_answer("List", NULL, NULL);
-}
-
-static void send_part(const char *text) {
-        ContentPart part = CONTAINERD__SERVICES__CONTENT__V1__READ_CONTENT_RESPONSE__INIT;
-
-        part.data.data = (uint8_t *) text;
-        part.data.len = strlen(text);
-        fake_runtime_send("Read", &part);
+        have_leases(fixture);
+        begin(fixture, PULL_POLICY_ALWAYS);
+        grant_lease(id, size);
+        while (!fake_runtime_find("ListIngests"))
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        fake_runtime_answer("ListIngests", &none, NULL);
+        content_answer_lease();
+        content_answer_blob(CONTENT_MANIFEST);
 }
 
 /* A pull may end while its manifest is being read: the beginning of that counts once. */
 TEST_F(test_ends_within_the_manifest, Fixture *fixture) {
         static const char begin_of[] = "{\"config\":{\"digest\":\"sha256:cc\",\"size\":7},",
                           rest_of[] = "\"layers\":[]}";
-        ContentIngests none = CONTAINERD__SERVICES__CONTENT__V1__LIST_STATUSES_RESPONSE__INIT;
         char id[192];
 
-        have_leases(fixture);
-        begin(fixture, PULL_POLICY_ALWAYS);
-        grant_lease(id, sizeof(id));
-        while (!fake_runtime_find("ListIngests"))
-                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
-        fake_runtime_answer("ListIngests", &none, NULL);
-        answer_lease();
-        answer_list(MANIFEST);
-        send_part(begin_of);
+        begin_manifest(fixture, id, sizeof(id));
+        content_send_part(begin_of);
 
         fake_runtime_answer_pull(ID);
-        answer_lease();
-        answer_list(MANIFEST);
-        send_part(begin_of);
-        send_part(rest_of);
+        content_answer_lease();
+        content_answer_blob(CONTENT_MANIFEST);
+        content_send_part(begin_of);
+        content_send_part(rest_of);
         fake_runtime_answer("Read", NULL, NULL);
-        answer_list("sha256:cc");
+        content_answer_blob("sha256:cc");
         assert_lease_ends(id);
         fake_runtime_answer_status(ID);
         assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
@@ -1177,17 +1152,10 @@ TEST_F(test_leases_of_two_attempts, Fixture *fixture) {
         Leased nothing = CONTAINERD__SERVICES__LEASES__V1__LIST_RESOURCES_RESPONSE__INIT;
         char first[192], second[192];
 
-        have_leases(fixture);
-        begin(fixture, PULL_POLICY_ALWAYS);
-        grant_lease(first, sizeof(first));
-        while (!fake_runtime_find("ListIngests"))
-                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
-        fake_runtime_answer("ListIngests", &none, NULL);
-        answer_lease();
-        answer_list(MANIFEST);
-        send_part("{\"config\":{\"digest\":\"sha256:cc\",\"size\":7},\"layers\":[]}");
+        begin_manifest(fixture, first, sizeof(first));
+        content_send_part("{\"config\":{\"digest\":\"sha256:cc\",\"size\":7},\"layers\":[]}");
         fake_runtime_answer("Read", NULL, NULL);
-        answer_list("sha256:cc");
+        content_answer_blob("sha256:cc");
         fake_runtime_answer("ListIngests", &none, NULL);
         fake_runtime_refuse("PullImage", ERROR_INTERNAL, "connection refused");
 
