@@ -8,13 +8,12 @@
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/complete.h"
 #include "agent/view/output.h"
-#include "agent/view/terminal.h"
+#include "tests/unit/complaint.h"
 
 /* The main() of the program, see tests/CMakeLists.txt. */
 int kubectl_main(int argc, char **argv);
 
 static const char *ran; /* NULL: no command */
-static char *said;      /* the last complaint */
 static struct {
         const FlagSpec *flag;
         CommandId command;
@@ -27,7 +26,6 @@ int __wrap_kubectl_status(Session *session, const Flags *flags);
 int __wrap_kubectl_carry_out(Session *session, const Flags *flags);
 int __wrap_kubectl_restart_pods(Session *session, const Flags *flags);
 int __wrap_complete_from_cluster(const CompleteRequest *request, const char **ret);
-void __wrap_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 int __wrap_session_new(const SessionOptions *options, Session **ret, Error *reterr) {
         return 0;
@@ -56,15 +54,6 @@ int __wrap_complete_from_cluster(const CompleteRequest *request, const char **re
         return 0;
 }
 
-void __wrap_complain(const char *format, ...) {
-        va_list arguments;
-
-        va_start(arguments, format);
-        free(said);
-        assert_ok(text_vformat(&said, format, arguments));
-        va_end(arguments);
-}
-
 #define WORDS_MAX 8
 
 /* Words are separated by spaces, and the last one may be empty. */
@@ -76,7 +65,7 @@ static int run_words(const char *words) {
         while (rest && argc < WORDS_MAX)
                 argv[argc++] = strsep(&rest, " ");
         ran = NULL;
-        free(take_ptr(said));
+        forget_complaint();
         return kubectl_main(argc, argv);
 }
 
@@ -114,7 +103,7 @@ TEST_ROWS(test_unknown_command, unknown_rows, words, const struct UnknownRow *ro
         assert_int_equal(run_words(row->words), EXIT_STATUS_USAGE);
         assert_null(ran);
         assert_string_equal(said, row->said);
-        free(take_ptr(said));
+        forget_complaint();
 }
 
 static const struct WordRow {

@@ -4,23 +4,9 @@
 
 #include "agent/kubectl/rollout-advice.h"
 
-#include "agent/base/text.h"
-#include "agent/view/terminal.h"
+#include "tests/unit/complaint.h"
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
-
-static char *said; /* the last complaint */
-
-void __wrap_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-void __wrap_complain(const char *format, ...) {
-        va_list arguments;
-
-        va_start(arguments, format);
-        free(said);
-        assert_ok(text_vformat(&said, format, arguments));
-        va_end(arguments);
-}
 
 static const struct ManifestRow {
         const char *name;
@@ -53,6 +39,5 @@ TEST_ROWS(test_manifest, manifest_rows, name, const struct ManifestRow *row) {
         assert_int_equal(said != NULL, row->is_other);
         if (row->is_other)
                 assert_contains(said, "its manifest has other images");
-        free(said);
-        said = NULL;
+        forget_complaint();
 }

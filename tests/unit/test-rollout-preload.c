@@ -4,20 +4,15 @@
 
 #include "tests/unit/unit.h"
 
-#include "agent/base/text.h"
 #include "agent/kubectl/preload.h"
 #include "agent/kubectl/rights.h"
 #include "agent/kubectl/rollout-preload.h"
-#include "agent/view/terminal.h"
+#include "tests/unit/complaint.h"
 #include "tests/unit/quoted-json.h"
 
 /* A node with a NodeImage; these functions stand for those of others, see tests/CMakeLists.txt. */
-static struct {
-        size_t n_failed, n_silent; /* result of the pulls */
-        char *said;                /* the last complaint */
-} node;
+static struct { size_t n_failed, n_silent; /* result of the pulls */ } node;
 
-void __wrap_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int __wrap_preload_run_first(Session *session, json_object *images, const PreloadRequest *request,
                              PreloadResult *ret, Error *reterr);
 int __wrap_rights_check(Rights *rights, RightsTask task, const char *name, RightsMissing *ret,
@@ -26,15 +21,6 @@ int __wrap_session_find_kruise(Session *session, const char *resource, const cha
                                Error *reterr);
 int __wrap_session_list_metadata(Session *session, const KubePath *path, SessionItem on_item,
                                  void *userdata, Error *reterr);
-
-void __wrap_complain(const char *format, ...) {
-        va_list arguments;
-
-        va_start(arguments, format);
-        free(node.said);
-        assert_ok(text_vformat(&node.said, format, arguments));
-        va_end(arguments);
-}
 
 int __wrap_preload_run_first(Session *session, json_object *images, const PreloadRequest *request,
                              PreloadResult *ret, Error *reterr) {
@@ -101,9 +87,8 @@ TEST_ROWS(test_begin, begin_rows, name, const struct BeginRow *row) {
         assert_int_equal(preloaded.is_everywhere, row->is_everywhere);
         assert_int_equal(preloaded.is_outdated, row->is_outdated);
         if (row->said)
-                assert_contains(node.said, row->said);
+                assert_contains(said, row->said);
         else
-                assert_null(node.said);
-        free(node.said);
-        node.said = NULL;
+                assert_null(said);
+        forget_complaint();
 }
