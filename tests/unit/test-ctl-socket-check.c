@@ -89,7 +89,7 @@ TEST_SET_UP(test_the_group_is_named) {
                             "permission denied; run it as root or join the group \"daemon\"");
 }
 
-/* The agent serves root whoever owns its socket, so an agent that hangs up is lost, and has not refused root. */
+/* The agent always serves root, so an agent that hangs up is lost, and has not refused root. */
 TEST_SET_UP(test_root_is_served) {
         cleanup(error_done) Error error = ERROR_INIT;
         NodeClient *client;

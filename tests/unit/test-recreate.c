@@ -928,7 +928,6 @@ TEST_SET_UP(test_unassigned) {
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
-/* Requests without a pod's name, and those that are over or being deleted, are left alone. */
 static const struct LeftAloneRow {
         const char *name, *request;
 } left_alone_rows[] = {
@@ -942,6 +941,7 @@ static const struct LeftAloneRow {
                        "'spec':{'podName':'web','containers':[{'name':'app'}]}}" },
 };
 
+/* Requests without a pod's name, and those that are over or being deleted, are left alone. */
 TEST_ROWS_F(test_left_alone, left_alone_rows, name, const struct LeftAloneRow *row, void *unused) {
         create(row->request);
         let_repeat();

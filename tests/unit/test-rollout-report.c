@@ -11,10 +11,9 @@
 #define POD(name, more, image)                          \
         "{'metadata':{'name':'" name "'},'spec':{" more \
         "'containers':[{'name':'app','image':'" image "'}]}}"
-#define HEAD(namespace, outcome, images)                                                         \
-        "{'kind':'deployment.apps','namespace':'" namespace "','name':'web','outcome':'" outcome \
-                                                            "',"                                 \
-                                                            "'images':[" images "],"
+#define PODS                                                                   \
+        "[{'name':'web-0','node':'n','phase':'updated','images':{'app':'B'}}," \
+        "{'name':'web-1','phase':'failed','reason':'no','images':{'app':'A'}}]"
 
 static const struct ReportRow {
         const char *state;
@@ -23,15 +22,13 @@ static const struct ReportRow {
         const char *report;
 } report_rows[] = {
         { "done", "{'namespace':'d','name':'web'}", "updated", NULL,
-          HEAD("d", "updated",
-               "{'container':'app','before':'A','after':'B'},"
-               "{'container':'new','after':'N'}") "'pods':[{'name':'web-0','node':'n','phase':'updated','images':{'app':'B'}},"
-                                                  "{'name':'web-1','phase':'failed','reason':'no','images':{'app':'A'}}]}" },
+          "{'kind':'deployment.apps','namespace':'d','name':'web','outcome':'updated','images':"
+          "[{'container':'app','before':'A','after':'B'},{'container':'new','after':'N'}],"
+          "'pods':" PODS "}" },
         { "undo", "{'name':'web'}", "stopped", "a node is lost",
-          HEAD("", "stopped",
-               "{'container':'app','before':'B','after':'A'}") "'reason':'a node is lost',"
-                                                               "'pods':[{'name':'web-0','node':'n','phase':'updated','images':{'app':'B'}},"
-                                                               "{'name':'web-1','phase':'failed','reason':'no','images':{'app':'A'}}]}" },
+          "{'kind':'deployment.apps','namespace':'','name':'web','outcome':'stopped','reason':"
+          "'a node is lost','images':[{'container':'app','before':'B','after':'A'}],"
+          "'pods':" PODS "}" },
 };
 
 TEST_ROWS(test_report, report_rows, state, const struct ReportRow *row) {

@@ -341,7 +341,7 @@ static const struct OutcomeRow {
           "failed" },
 };
 
-/* The controller of declared updates tries again unless it is told that an update in place is impossible. */
+/* The controller of declared updates tries again unless the run reports that an update in place is impossible. */
 TEST_ROWS_F(test_outcome, outcome_rows, name, const struct OutcomeRow *row, Fixture *fixture) {
         assert_ok(run(fixture, kubectl_carry_out, (Flags){ .no_preload = true }, &row->shown, 1));
         assert_string_equal(server.outcome, row->outcome);
