@@ -29,8 +29,9 @@ _SWAPS = {
 }
 _TOKENS = re.compile("|".join(rf"\b{re.escape(t)}" if t[0].isalpha() else re.escape(t) for t in _SWAPS))
 _NUMBER = re.compile(r"(?<![\w.\"'])(\d+)(?![\w.\"'])")
-# Numbers that do not matter: of one item more in a buffer, or of another item of the same size.
-_SIZE = re.compile(r"\bsizeof\([^()]*\)|\bchar \w+\[[^]]*\]")
+# Numbers that do not matter: of one item more in a buffer, of another item of the same size, or of success where the
+# caller asks whether it is negative.
+_ANY = re.compile(r"\bsizeof\([^()]*\)|\bchar \w+\[[^]]*\]|\b(malloc|calloc|realloc|reallocarray)\(.*|\breturn \d+;")
 # A call or an assignment that fills a line by itself.
 _STATEMENT = re.compile(r"^\s+(?!return\b|break;|continue;|goto\b|case\b|cleanup\()[\w*>.\[\]()-]+(\(.*\)| \S?= .*);$")
 _DECLARATION = re.compile(r"^\s+(const |static |struct |unsigned |enum )*[A-Za-z_]\w* \**\w+( =|;|,|\[)")
@@ -83,7 +84,7 @@ def list_mutations(text: str) -> list[Mutation]:
         changed = []
         for token in _TOKENS.finditer(code + " "):  # a condition that goes on below ends with its operator
             changed.append((line[: token.start()] + _SWAPS[token[0]] + line[token.end() :]).rstrip())
-        for value in _NUMBER.finditer(_SIZE.sub(_blank, code)):
+        for value in _NUMBER.finditer(_ANY.sub(_blank, code)):
             changed.append(line[: value.start()] + str(int(value[0]) + 1) + line[value.end() :])
         if _STATEMENT.match(code) and not _DECLARATION.match(code):
             changed.append(line[: len(line) - len(line.lstrip())] + ";")

@@ -24,7 +24,8 @@ from mutations import Mutation, choose, find_functions, list_mutations, switch  
         ("        a->b = c;", {"        ;"}),
         ("        *a = b;", {"        ;"}),
         ("        if (a &&", {"        if (a ||"}),
-        ("        return 0;", {"        return -EINVAL;", "        return 1;"}),
+        ("        return 0;", {"        return -EINVAL;"}),
+        ("        a = calloc(n + 1, 2);", {"        a = calloc(n - 1, 2);", "        ;"}),
         ("        char text[8 + N]; /* 1 */", {"        char text[8 - N]; /* 1 */"}),
         ("        n = sizeof(a[0]) / b[0];", {"        n = sizeof(a[0]) / b[1];", "        ;"}),
         # Neither texts nor comments nor declarations, and no pointers.
