@@ -99,7 +99,8 @@ TEST_ROWS(test_left, left_rows, created, const struct LeftRow *row) {
                                json_object_new_string(json_object_to_json_string(record)));
 
         cleanup(json_object_put_p) json_object *pods =
-                parse("{'web-0': {'metadata': {'name': 'web-0', 'creationTimestamp': '%s', "
+                parse("{'web-9': {'metadata': {'name': 'web-9'}}, "
+                      "'web-0': {'metadata': {'name': 'web-0', 'creationTimestamp': '%s', "
                       "'ownerReferences': [{'controller': true, 'uid': 'u', 'name': 'web-1'}]}, "
                       "'spec': {'containers': [{'name': 'app', 'image': 'r.io/app:1'}]}}}",
                       row->created);

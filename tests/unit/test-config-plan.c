@@ -62,6 +62,8 @@ static const struct UsesRow {
           "[{'prefix':'P_','hidden':{},'of':'configmap/shop/c'},{'prefix':'','hidden':{},'of':'secret/shop/s','optional':true}]" },
         { "all keys but one", ",'envFrom':[" FROM_MAP("c") "],'env':[{'name':'A','value':'1'},{'name':'B','value':'$(B)'}]", "",
           "[{'prefix':'','hidden':{'A':null},'of':'configmap/shop/c'}]" },
+        { "all keys but one, which comes after its use", ",'envFrom':[" FROM_MAP("c") "],'env':[{'name':'B','value':'$(A)'},{'name':'A','value':'1'}]", "",
+          "[{'prefix':'','hidden':{'B':null},'of':'configmap/shop/c'}]" },
         { "a whole volume", ",'volumeMounts':[{'name':'files','mountPath':'/a'}]", VOLUME("'configMap':{'name':'c'}"), NULL },
         { "a file of a ConfigMap", MOUNT("K"), VOLUME("'configMap':{'name':'c'}"), "[{'key':'K','of':'configmap/shop/c'}]" },
         { "a file of a Secret", MOUNT("K"), VOLUME("'secret':{'secretName':'s','optional':true}"), "[{'key':'K','of':'secret/shop/s','optional':true}]" },
@@ -69,6 +71,8 @@ static const struct UsesRow {
         { "files of a folder", MOUNT("dir/"), VOLUME("'configMap':{'name':'c'," ITEMS "}"), "[{'key':'A','of':'configmap/shop/c'},{'key':'B','of':'configmap/shop/c'}]" },
         { "no file of it", MOUNT("di"), VOLUME("'configMap':{'name':'c'," ITEMS "}"), NULL },
         { "a file of several sources", MOUNT("c"), VOLUME("'projected':{'sources':[{'secret':{'name':'s'," ITEMS "}},{'downwardAPI':{}}]}"), "[{'key':'C','of':'secret/shop/s'}]" },
+        { "a file of two sources", MOUNT("c"), VOLUME("'projected':{'sources':[{'secret':{'name':'s'," ITEMS "}},{'secret':{'name':'t'," ITEMS "}}]}"),
+          "[{'key':'C','of':'secret/shop/s'},{'key':'C','of':'secret/shop/t'}]" },
         { "a path that is made from variables", ",'volumeMounts':[{'name':'files','subPathExpr':'$(A)'}]", VOLUME("'configMap':{'name':'c'}"), "[{'of':'configmap/shop/c'}]" },
         { "another volume", ",'volumeMounts':[{'name':'none','subPath':'K'}]", VOLUME("'configMap':{'name':'c'}"), NULL },
         { "no name, and other types", ",'env':[1,{'name':2},{'name':'A','valueFrom':{'configMapKeyRef':{'key':'K'}}}],'envFrom':[1,{'configMapRef':1}],'volumeMounts':7", "", NULL },
@@ -286,6 +290,23 @@ TEST_ROWS(test_stale, stale_rows, name, const struct StaleRow *row) {
                 assert_null(group_of(&plan));
         config_plan_done(&plan);
         config_pod_free(pod);
+}
+
+static const struct LedgerRow {
+        const char *text;
+        bool is_ledger;
+} ledger_rows[] = {
+        { "{}", true },
+        { "{'configmap/shop/c':{'K':{}}}", true },
+        { "[]", false },
+        { "{'configmap/shop/c':1}", false },
+        { "{'configmap/shop/c':{'K':1}}", false },
+};
+
+TEST_ROWS(test_ledger_of_any_form, ledger_rows, text, const struct LedgerRow *row) {
+        cleanup(json_object_put_p) json_object *ledger = parse("%s", row->text);
+
+        assert_int_equal(config_is_ledger(ledger), row->is_ledger);
 }
 
 TEST(test_ledger_has_no_values) {

@@ -344,6 +344,20 @@ TEST(test_removal) {
         assert_false(facts.is_ours);
 }
 
+/* The record of an update that has ended is forgotten; a workload without one stays as it is. */
+TEST(test_removal_of_a_record) {
+        for (int has_record = 0; has_record < 2; has_record++) {
+                cleanup(json_object_put_p) json_object *workload = make_workload(
+                        has_record ? "'inplaced.io/update': 'InPlaceOnly', 'inplaced.io/rollout': '{}'"
+                                   : "'inplaced.io/update': 'InPlaceOnly'",
+                        "");
+                UpdateFacts facts;
+
+                assert_ok(update_facts_at_removal(WORKLOAD_DEPLOYMENT, workload, &facts));
+                assert_int_equal(facts.is_ours, has_record);
+        }
+}
+
 /* Another workload of the same name may have come in its place, which has not failed. */
 TEST(test_reason_is_for_one_workload) {
         static const char *const reasons[] = { "no such image", NULL };

@@ -315,6 +315,18 @@ TEST(test_cache_replaces) {
         assert_int_equal(credential_cache_count(cache), 0);
 }
 
+TEST(test_cache_forgets_what_ends_first) {
+        cleanup(credential_cache_free_p) CredentialCache *cache = NULL;
+
+        assert_ok(credential_cache_new(3, &cache));
+        put(cache, 0, CREDENTIAL_SCOPE_IMAGE, "r.io/a", 0, 300);
+        put(cache, 0, CREDENTIAL_SCOPE_IMAGE, "r.io/b", 0, 200);
+        put(cache, 0, CREDENTIAL_SCOPE_IMAGE, "r.io/c", 0, 100);
+        put(cache, 0, CREDENTIAL_SCOPE_IMAGE, "r.io/d", 0, 400);
+        assert_null(credential_cache_find(cache, 0, "r.io/c", 0));
+        assert_non_null(credential_cache_find(cache, 0, "r.io/b", 0));
+}
+
 TEST(test_cache_is_bounded) {
         cleanup(credential_cache_free_p) CredentialCache *cache = NULL;
         char name[32];

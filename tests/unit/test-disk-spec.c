@@ -163,6 +163,8 @@ static void assert_described(DiskFloor floor, DiskSpace space, const char *expec
 TEST(test_describe) {
         assert_described((DiskFloor){ 15, 5 * GB }, (DiskSpace){ 1234 * MB, 20 * GB },
                          "1.2 GB of 20 GB are free in /images, less than minFreeDisk (3.0 GB)");
+        assert_described((DiskFloor){ 0, 2 * GB }, (DiskSpace){ 1 * GB, 10 * GB },
+                         "1.0 GB of 10 GB are free in /images, less than minFreeDisk (2.0 GB)");
         assert_described((DiskFloor){ 0, 30 * MB }, (DiskSpace){ 4 * MB, 100 * MB },
                          "4 MB of 100 MB are free in /images, less than a third of minFreeDisk "
                          "(30 MB)");

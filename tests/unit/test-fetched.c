@@ -75,7 +75,7 @@ TEST(test_forgets) {
 
         assert_int_equal(add(&fetched, "sha256:a", 1, 2, 10, 100), 10);
         assert_int_equal(add(&fetched, "sha256:b", 1, 2, 10, 200), 10);
-        fetched_forget(&fetched, 150);
+        fetched_forget(&fetched, 200);
         assert_int_equal(fetched.n_items, 1);
         assert_ok(add(&fetched, "sha256:b", 1, 2, 10, 300));
         assert_int_equal(add(&fetched, "sha256:a", 1, 2, 10, 300), 10);

@@ -69,6 +69,17 @@ TEST(test_owners_that_were_not_heard) {
         assert_int_equal(pins[1].action, PIN_DO_SET);
 }
 
+/* The limit is for what the agent pins. */
+TEST(test_pins_of_others_do_not_count) {
+        const PinNode node = { .has_labels = true, .is_complete = true, .limit = 3 * MB };
+        Pin pins[] = { make("wrlip"), make("wri") };
+
+        pins[0].size = pins[1].size = 3 * MB;
+        pins[1].id = "sha256:2";
+        assert_int_equal(pin_plan(&node, pins, 2), 3 * MB);
+        assert_int_equal(pins[1].action, PIN_DO_SET);
+}
+
 TEST(test_without_labels) {
         const PinNode node = { .is_complete = true, .limit = PIN_NO_LIMIT };
         Pin pins[] = { make("wi"), make("wip"), make("w") };

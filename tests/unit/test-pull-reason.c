@@ -143,6 +143,8 @@ static const struct Case {
         { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, RESOLVE("localhost:5000/a:toomanyrequests") "pulling from host localhost:5000 failed with status code [manifests toomanyrequests]: 403 Forbidden" },
         { ERROR_INTERNAL, PULL_REASON_UNKNOWN, PULL("reg.example.com/snapshot:1") "something else" },
         { ERROR_INTERNAL, PULL_REASON_UNKNOWN, "failed to pull \"a not found" "\" and it is \"unauthorized\": sorry" },
+        { ERROR_INTERNAL, PULL_REASON_UNKNOWN, "variant \"\" is \"unauthorized\": sorry" },
+        { ERROR_INTERNAL, PULL_REASON_UNKNOWN, "cannot pull unauthorized:429 today" },
         { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, "an open \" quote: unauthorized" },
 };
 /* clang-format on */

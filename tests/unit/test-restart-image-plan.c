@@ -223,6 +223,7 @@ TEST(test_spelling) {
                                  error_message(&error));
                 if (!patch)
                         continue;
+                assert_string_equal(object_text(patch, "metadata.uid"), "u");
                 assert_string_equal(object_text(patch, "metadata.resourceVersion"), "7");
                 assert_true(
                         json_object_object_get_ex(object_at(patch, "metadata.labels"), "x", NULL));
