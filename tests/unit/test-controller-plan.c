@@ -348,8 +348,9 @@ TEST(test_removal) {
 TEST(test_removal_of_a_record) {
         for (int has_record = 0; has_record < 2; has_record++) {
                 cleanup(json_object_put_p) json_object *workload = make_workload(
-                        has_record ? "'inplaced.io/update': 'InPlaceOnly', 'inplaced.io/rollout': '{}'"
-                                   : "'inplaced.io/update': 'InPlaceOnly'",
+                        has_record
+                                ? "'inplaced.io/update': 'InPlaceOnly', 'inplaced.io/rollout': '{}'"
+                                : "'inplaced.io/update': 'InPlaceOnly'",
                         "");
                 UpdateFacts facts;
 

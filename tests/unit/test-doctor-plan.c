@@ -65,7 +65,7 @@ TEST(test_agents_that_may_not_be_read) {
         NodeAgent agent = AGENT("a", "2", false, "no runtime");
         NodeAgent *items[] = { &agent };
         Agents some = { .items = items, .n_items = 1 };
-        cleanup(json_object_put_p) json_object *nodes = parse("{'a':null,'b':null}");
+        cleanup(json_object_put_p) json_object *nodes = parse("{'b':null,'a':null,'c':null}");
         cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
 
         (void) error_set(&some.error, ERROR_DENIED, "no right");

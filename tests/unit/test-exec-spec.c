@@ -110,6 +110,13 @@ TEST_ROWS(test_bad_replies, bad_replies_rows, body, const struct BadRepliesRow *
         assert_int_equal(exec_reply_add(&reply, row->body, row->size), -EBADMSG);
 }
 
+TEST(test_largest_reply) {
+        cleanup(exec_reply_done) ExecReply reply = EXEC_REPLY_INIT;
+
+        assert_ok(exec_reply_add(&reply, BYTES("\0\1\0\0\0")));
+        assert_false(exec_reply_is_complete(&reply));
+}
+
 TEST(test_incomplete_replies) {
         static const char body[] = "\0\0\0\0\6\x0a\2ok\x18\5";
 

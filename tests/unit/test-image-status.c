@@ -4,6 +4,7 @@
  * Tests the status of a desired image
  */
 
+#include "agent/image/image-ref.h"
 #include "agent/image/image-status.h"
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
@@ -228,6 +229,16 @@ TEST(test_pin_in_a_message) {
         assert_int_equal(image_status_from_json(object, "nginx", &status, NULL), 0);
         assert_null(status.message);
         assert_string_equal(status.pin, "not pinned: x");
+}
+
+TEST(test_resolved_in_a_message) {
+        cleanup(json_object_put_p) json_object *object =
+                json_tokener_parse("{\"phase\":\"Succeeded\",\"message\":\"" IMAGE_RESOLVED "x\"}");
+        cleanup(image_status_done) ImageStatus status = { 0 };
+
+        assert_int_equal(image_status_from_json(object, "nginx", &status, NULL), 0);
+        assert_null(status.message);
+        assert_string_equal(status.resolved, IMAGE_RESOLVED "x");
 }
 
 /* A secret that an older version has kept in a message is not shown. */

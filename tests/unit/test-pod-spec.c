@@ -616,13 +616,14 @@ TEST(test_conditions) {
 }
 
 TEST(test_kruise_gate) {
-        static char long_text[POD_ANNOTATIONS_SIZE_MAX + 2];
-        static const struct {
+        static char long_text[POD_ANNOTATIONS_SIZE_MAX + 2], *longest = long_text + 1;
+        const struct {
                 const char *status, *message, *kept;
         } gates[] = {
-                { "False", "[]", "[]" },      { "True", "[]", NULL }, { "Unknown", "[]", NULL },
-                { "False", NULL, NULL },      { "False", "", NULL },  { NULL, "[]", NULL },
-                { "False", long_text, NULL },
+                { "False", "[]", "[]" },      { "True", "[]", NULL },
+                { "Unknown", "[]", NULL },    { "False", NULL, NULL },
+                { "False", "", NULL },        { NULL, "[]", NULL },
+                { "False", long_text, NULL }, { "False", longest, longest },
         };
 
         memset(long_text, 'x', sizeof(long_text) - 1);
@@ -931,6 +932,8 @@ TEST(test_refusals) {
 TEST(test_too_many) {
         enum { N = 1025 };
         KubeContainer container = KUBERNETES__V1__CONTAINER__INIT, *list[N];
+        Kubernetes__V1__ContainerStatus status = KUBERNETES__V1__CONTAINER_STATUS__INIT,
+                                        *statuses[N];
         cleanup(pod_free_p) Pod *pod = NULL;
 
         begin();
@@ -945,6 +948,15 @@ TEST(test_too_many) {
         message.spec.n_initcontainers = 24;
         pod = parse();
         assert_int_equal(pod->n_containers, 1024);
+
+        status.name = (char *) "app";
+        for (size_t i = 0; i < N; i++)
+                statuses[i] = &status;
+        message.status.containerstatuses = statuses;
+        message.status.n_containerstatuses = 1000;
+        message.status.initcontainerstatuses = statuses;
+        message.status.n_initcontainerstatuses = 25;
+        assert_refused("it has more than 1024 containers");
 }
 
 TEST(test_garbage) {

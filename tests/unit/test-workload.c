@@ -44,6 +44,33 @@ TEST_ROWS(test_owned, owned_rows, name, const struct OwnedRow *row) {
                 assert_string_equal(error_message(&error), row->message);
 }
 
+static const struct KindRow {
+        const char *text;
+        const char *message; /* beginning of what is said, behind the workload */
+} kind_rows[] = {
+        { "job/a", "the pods of a Job run to their end" },
+        { "jobs/a", "the pods of a Job run to their end" },
+        { "jobs.batch/a", "the pods of a Job run to their end" },
+        { "cronjob/a", "its next Job has the images" },
+        { "node/a", "a node is no workload" },
+        { "nodes/a", "a node is no workload" },
+        { "jobx/a", "the kind is none of deployment" },
+        { "jo/a", "the kind is none of deployment" },
+        { "modes/a", "the kind is none of deployment" },
+        { "nodess/a", "the kind is none of deployment" },
+};
+
+TEST_ROWS(test_kinds_that_are_not_updated, kind_rows, text, const struct KindRow *row) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *expected = NULL;
+        const char *name;
+        WorkloadKind kind;
+
+        assert_true(asprintf(&expected, "workload \"%s\": %s", row->text, row->message) > 0);
+        assert_true(workload_name_parse(row->text, &kind, &name, &error) < 0);
+        assert_memory_equal(error_message(&error), expected, strlen(expected));
+}
+
 /* clang-format off */
 static const struct TemplateRow {
         const char *name;
