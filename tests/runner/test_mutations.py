@@ -140,6 +140,27 @@ def test_who_judges():
     assert program.select(tests, 8, 9) == []
 
 
+@pytest.mark.parametrize(
+    ("failures", "verdict"),
+    [
+        ([None], None),
+        (["time limit"], "time limit"),
+        (["a", "a"], "a"),
+        (["a", None, "c", "c"], "c"),
+        (["a", "time limit"], "a"),
+        (["b", None, None], None),
+        (["c", None], None),
+    ],
+)
+def test_a_test_of_whole_programs_has_to_fail_twice(monkeypatch, failures, verdict):
+    program = load_program()
+    left = list(failures)
+    monkeypatch.setattr(program, "find_failure", lambda *_: left.pop(0))
+    tests = [program.Test(name, 1, {7}) for name in "abc"]
+    assert program.is_noticed_by_whole(REPOSITORY, 7, tests, {}) == verdict
+    assert left == []
+
+
 def test_verdicts_are_read_again(tmp_path):
     program = load_program()
     verdicts = tmp_path / "verdicts"
