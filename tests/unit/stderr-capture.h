@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Puts a pipe or a pseudo-terminal in the place of stderr for a while, and reads what was written.
+ * Puts a pipe or a pseudo-terminal in the place of stderr or stdout for a while, and reads what was written.
  */
 
 #include <fcntl.h>
@@ -11,43 +11,54 @@
 
 #include "tests/unit/unit.h"
 
-/* Replaces stderr during a test. */
+/* Replaces stderr or stdout during a test. */
 typedef struct Stderr {
+        int fd; /* STDERR_FILENO or STDOUT_FILENO */
         int saved;
         int reader;
         char text[16384];
 } Stderr;
 
-static inline void stderr_replace(Stderr *e, int reader, int writer) {
-        *e = (Stderr){ .saved = dup(STDERR_FILENO), .reader = reader };
-        assert_int_equal(dup2(writer, STDERR_FILENO), STDERR_FILENO);
+static inline void output_replace(Stderr *e, int fd, int reader, int writer) {
+        (void) fflush(stdout);
+        *e = (Stderr){ .fd = fd, .saved = dup(fd), .reader = reader };
+        assert_int_equal(dup2(writer, fd), fd);
         close(writer);
 }
 
-static inline void stderr_pipe(Stderr *e) {
+static inline void output_pipe(Stderr *e, int fd) {
         int fds[2];
 
         assert_ok(pipe2(fds, O_CLOEXEC));
-        stderr_replace(e, fds[0], fds[1]);
+        output_replace(e, fd, fds[0], fds[1]);
+}
+
+static inline void stderr_pipe(Stderr *e) {
+        output_pipe(e, STDERR_FILENO);
+}
+
+static inline void stdout_pipe(Stderr *e) {
+        output_pipe(e, STDOUT_FILENO);
 }
 
 static inline void stderr_terminal(Stderr *e) {
         int reader, writer;
 
         assert_ok(openpty(&reader, &writer, NULL, NULL, NULL));
-        stderr_replace(e, reader, writer);
+        output_replace(e, STDERR_FILENO, reader, writer);
 }
 
-/* Reads what was written, which a terminal may give in pieces, and puts the real stderr back. */
+/* Reads what was written, which a terminal may give in pieces, and puts the real one back. */
 static inline const char *stderr_restore(Stderr *e) {
         size_t size = 0;
         ssize_t n;
 
+        (void) fflush(stdout);
         assert_ok(fcntl(e->reader, F_SETFL, O_NONBLOCK));
         while ((n = read(e->reader, e->text + size, sizeof(e->text) - 1 - size)) > 0)
                 size += (size_t) n;
         e->text[size] = '\0';
-        assert_int_equal(dup2(e->saved, STDERR_FILENO), STDERR_FILENO);
+        assert_int_equal(dup2(e->saved, e->fd), e->fd);
         close(e->saved);
         close(e->reader);
         return e->text;
