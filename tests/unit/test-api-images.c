@@ -4,41 +4,12 @@
  * Calls of the local API about images, with a runtime that has them as the test says
  */
 
-#include "agent/api/calls.h"
-#include "agent/node/owner.h"
-#include "tests/unit/fake-clock.h"
-#include "tests/unit/fake-runtime.h"
-#include "tests/unit/idle-images.h"
-#include "tests/unit/played-caller.h"
+#include "tests/unit/api-fixture.h"
 
 #define A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
-typedef struct Fixture {
-        sd_event *event;
-        CompletionQueue *completions;
-        Api api;
-        DiagnosisSubject subject;
-        unsigned n_changes;
-} Fixture;
-
-/* In place of those of cri/runtimes.h and pins.h. */
-bool runtime_is_silent(const Runtime *runtime) {
-        return false;
-}
-
-RuntimeState runtime_state(const Runtime *runtime) {
-        return fake_runtime.is_away ? RUNTIME_ABSENT : RUNTIME_READY;
-}
-
-const char *runtime_path(const Runtime *runtime) {
-        return "/c.sock";
-}
-
-const char *runtime_api_version(const Runtime *runtime) {
-        return "v1";
-}
-
+/* In place of the one of pins.h. */
 bool pins_has(const Pins *pins, const char *reference) {
         return strcmp(reference, "r.io/ours:1") == 0;
 }
@@ -50,53 +21,6 @@ int __wrap_state_file_write_now(StateFile *file);
 int __wrap_state_file_write_now(StateFile *file) {
         n_state_writes++;
         return 0;
-}
-
-static void on_changed(void *userdata) {
-        Fixture *fixture = userdata;
-
-        fixture->n_changes++;
-}
-
-static void open_fixture(Fixture *fixture) {
-        ImagesOptions options;
-
-        fake_runtime_reset();
-        n_state_writes = 0;
-        assert_true(sd_event_new(&fixture->event) >= 0);
-        assert_ok(log_new(LOG_FORMAT_TEXT, -1, &fixture->api.log));
-        assert_ok(completion_queue_new(fixture->event, &fixture->completions));
-        options = idle_images_options(fixture->completions, fixture->api.log, NULL);
-        options.keys.ask = idle_images_ask_keys;
-        assert_ok(images_new(&options, &fixture->api.images));
-        fixture->subject.images = fixture->api.images;
-        fixture->api.completions = fixture->completions;
-        fixture->api.subject = &fixture->subject;
-        fixture->api.node_name = (char *) "n1";
-        fixture->api.on_changed = on_changed;
-        fixture->api.userdata = fixture;
-}
-
-static void close_fixture(Fixture *fixture) {
-        images_free(fixture->api.images);
-        completion_queue_free(fixture->completions);
-        log_free(fixture->api.log);
-        fake_clock_done();
-        sd_event_unref(fixture->event);
-}
-
-DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
-
-static void desire(Fixture *fixture, const char *owner, const char *name, const char *tag) {
-        DesiredImage desired;
-
-        assert_ok(desired_image_init(&desired, name, tag));
-        desired.policy = PULL_POLICY_IF_NOT_PRESENT;
-        assert_ok(images_set_desired(fixture->api.images, owner,
-                                     &(DesiredImages){ .items = &desired, .n_items = 1 },
-                                     REQUEST_DESIRED));
-        desired_image_done(&desired);
-        fake_clock_turn(fixture->event);
 }
 
 TEST_F(test_versions, Fixture *fixture) {
@@ -380,6 +304,7 @@ TEST_F(test_unpins, Fixture *fixture) {
 
         unpin(fixture, 0, NULL, &caller);
         assert_refusal(&caller, ERROR_INVALID, "give 1 to 4096 images");
+        n_state_writes = 0;
         pin(fixture, OWNER_FILE "web.yaml");
         unpin(fixture, 0, bad, &caller);
         assert_refusal(
