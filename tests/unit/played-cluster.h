@@ -122,7 +122,7 @@ static inline int cluster_note(const char *verb, const KubePath *path, json_obje
 int __wrap_session_create(Session *session, const KubePath *path, json_object *body,
                           json_object **ret, Error *reterr) {
         if (ret)
-                *ret = parse("{'metadata':{'name':'new'}}");
+                *ret = parse("{'metadata':{'name':'new','uid':'new-uid'}}");
         return cluster_refuse(path, reterr) ?: cluster_note("create", path, body);
 }
 
