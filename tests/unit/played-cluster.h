@@ -5,7 +5,8 @@
  * An API server for the commands of kubectl inplace
  *
  * Its functions stand for those of the session, see tests/CMakeLists.txt. It has the objects that the test gives it, and
- * notes what is written as lines of text. To be included once.
+ * notes what is written as lines of text. A test with rules of its own for it defines PLAYED_CREATE or PLAYED_PATCH
+ * before. To be included once.
  */
 
 #include "agent/document/json-patch.h"
@@ -119,14 +120,15 @@ static inline int cluster_note(const char *verb, const KubePath *path, json_obje
 }
 
 /* The server gives a name to an object without one. */
+#ifndef PLAYED_CREATE
 int __wrap_session_create(Session *session, const KubePath *path, json_object *body,
                           json_object **ret, Error *reterr) {
         if (ret)
                 *ret = parse("{'metadata':{'name':'new','uid':'new-uid'}}");
         return cluster_refuse(path, reterr) ?: cluster_note("create", path, body);
 }
+#endif
 
-/* The test may have rules of its own for it. */
 #ifndef PLAYED_PATCH
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *patch, json_object **ret, Error *reterr) {
