@@ -5,8 +5,8 @@
  * An API server for the commands of kubectl inplace
  *
  * Its functions stand for those of the session, see tests/CMakeLists.txt. It has the objects that the test gives it, and
- * notes what is written as lines of text. A test with rules of its own for it defines PLAYED_CREATE or PLAYED_PATCH
- * before. To be included once.
+ * notes what is written as lines of text. A test with rules of its own for it defines PLAYED_CLOCK, PLAYED_CREATE
+ * or PLAYED_PATCH before. To be included once.
  */
 
 #include "agent/document/json-patch.h"
@@ -23,7 +23,7 @@ static struct {
         json_object *objects;   /* {"nodeimages": [object]} */
         const char *missing[2]; /* kinds of OpenKruise that are not served */
         const char *refused;    /* kind that the user may not use; NULL: none */
-        char writes[4096];
+        char writes[16384];
         bool is_dry_run;
 } cluster;
 
@@ -164,9 +164,11 @@ const char *__wrap_session_namespace(const Session *session) {
         return "shop";
 }
 
+#ifndef PLAYED_CLOCK
 int64_t __wrap_session_server_sec(const Session *session) {
         return PLAYED_NOW;
 }
+#endif
 
 const char *__wrap_session_target(const Session *session) {
         return "https://k";
