@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which objects the controller reads and keeps in its ledger while no pod uses them, and which restarts end early. */
+/* Which objects the controller reads and keeps in its ledger while no pod uses them, which restarts end early, and what it does
+ * when the server or a run fails. */
 
 #include "tests/unit/unit.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <resolv.h>
 #include <time.h>
@@ -32,10 +34,24 @@ static struct {
         const char *record;        /* record of an update of the workloads; NULL: there is none */
         unsigned ledger_version;   /* version of the Secret; 0: there is none */
         char words[256];           /* command line of the last run */
+        ProgramDone on_done;       /* callback of the last run */
+        void *userdata;
+        char said[2048];      /* log and events */
+        int updated;          /* answer of the controller about each workload */
+        ErrorKind error;      /* each read of a ConfigMap ends so, with this code */
+        ErrorKind conflict;   /* the next write of the ledger ends so */
+        ErrorKind unreadable; /* each read of a workload ends so */
+        int code;
+        bool is_ended;
+        unsigned n_keys; /* keys of a ConfigMap with long names; 0: it has one */
+        const char *key; /* key of the ledger; NULL: KEY */
 } server;
 
 int __wrap_kube_event_send(KubeEvents *events, const KubeReference *object, const char *type,
                            const char *reason, const char *message);
+void __wrap_log_write(Log *log, int level, const LogField *fields, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+int __wrap_session_code(const Session *session);
 int __wrap_session_create(Session *session, const KubePath *path, json_object *body,
                           json_object **ret, Error *reterr);
 int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
@@ -55,11 +71,23 @@ int clock_gettime(clockid_t clock, struct timespec *ret) {
         return 0;
 }
 
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void say(const char *format, ...) {
+        size_t size = strlen(server.said);
+        va_list arguments;
+
+        va_start(arguments, format);
+        (void) vsnprintf(server.said + size, sizeof(server.said) - size, format, arguments);
+        va_end(arguments);
+}
+
 static json_object *make_secret(void) {
         const char *text = server.ledger ? json_to_text(server.ledger) : "";
         char key[64], versions[4096];
 
-        assert_true(b64_ntop((const unsigned char *) KEY, strlen(KEY), key, sizeof(key)) > 0);
+        assert_true(b64_ntop((const unsigned char *) (server.key ?: KEY), strlen(server.key ?: KEY),
+                             key, sizeof(key)) >= 0);
         assert_true(b64_ntop((const unsigned char *) text, strlen(text), versions,
                              sizeof(versions)) >= 0);
         return parse("{'metadata':{'resourceVersion':'%u'},'data':{'key':'%s','versions':'%s'}}",
@@ -78,16 +106,19 @@ int __wrap_session_create(Session *session, const KubePath *path, json_object *b
 }
 
 int __wrap_session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
-        if (strcmp(path->resource, "secrets") == 0) {
+        if (strcmp(path->resource, "secrets") == 0 && strcmp(path->name, "s") != 0) {
                 if (server.ledger_version == 0)
                         return error_set(reterr, ERROR_NOT_FOUND, "no");
                 *ret = make_secret();
                 return 0;
         }
         if (strcmp(path->resource, "statefulsets") == 0) {
-                *ret = parse("{'metadata':{'name':'%s'},'spec':{'template':{'metadata':{'labels':{"
-                             "'app':'%s','part':'web'}}}}}",
-                             path->name, path->name);
+                if (server.unreadable)
+                        return error_set(reterr, server.unreadable, "busy");
+                *ret = parse(
+                        "{'kind':'StatefulSet','metadata':{'name':'%s','uid':'w'},'spec':{'template':{'metadata':{'labels':{"
+                        "'app':'%s','part':'web'}}}}}",
+                        path->name, path->name);
                 if (server.record)
                         assert_ok(patch_add(json_object_object_get(*ret, "metadata"), "annotations",
                                             patch_wrap(ROLLOUT_ANNOTATION,
@@ -95,8 +126,16 @@ int __wrap_session_get(Session *session, const KubePath *path, json_object **ret
                 return 0;
         }
         server.n_reads++;
+        if (server.error)
+                return error_set(reterr, server.error, "no");
         *ret = parse("{'metadata':{'resourceVersion':'%u'},'data':{'K':'%u'}}", server.version,
                      server.value);
+        for (unsigned i = 0; i < server.n_keys; i++) {
+                char key[256];
+
+                (void) snprintf(key, sizeof(key), "%0250u", i);
+                assert_ok(patch_add_text(json_get(*ret, "data", json_type_object), key, ""));
+        }
         return 0;
 }
 
@@ -112,7 +151,30 @@ int __wrap_session_list(Session *session, const KubePath *path, SessionItem on_i
 
 int __wrap_kube_event_send(KubeEvents *events, const KubeReference *object, const char *type,
                            const char *reason, const char *message) {
+        say("%s %s %s/%s %s: %s\n", type, reason, object->namespace, object->name, object->uid,
+            message);
         return 0;
+}
+
+void __wrap_log_write(Log *log, int level, const LogField *fields, const char *format, ...) {
+        char text[1024];
+        va_list arguments;
+
+        va_start(arguments, format);
+        (void) vsnprintf(text, sizeof(text), format, arguments);
+        va_end(arguments);
+        say("%s%s\n", level == LOG_WARNING ? "warning: " : "", text);
+}
+
+int __wrap_session_code(const Session *session) {
+        return server.code;
+}
+
+static ErrorKind take_conflict(void) {
+        ErrorKind kind = server.conflict;
+
+        server.conflict = ERROR_NONE;
+        return kind;
 }
 
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
@@ -126,6 +188,10 @@ int __wrap_session_patch(Session *session, const KubePath *path, const char *con
                                           "resourceVersion"),
                             version);
         assert_non_null(text);
+        if (server.conflict) {
+                server.ledger_version--;
+                return error_set(reterr, take_conflict(), "another controller was first");
+        }
         json_object_put(server.ledger);
         server.ledger = json_tokener_parse(text);
         *ret = parse("{'metadata':{'resourceVersion':'%u'}}", server.ledger_version);
@@ -141,7 +207,7 @@ int64_t __wrap_session_server_sec(const Session *session) {
 }
 
 bool __wrap_session_is_ended(const Session *session) {
-        return false;
+        return server.is_ended;
 }
 
 int __wrap_own_run(Session *session, const Flags *flags, const char *const *words,
@@ -153,6 +219,8 @@ int __wrap_own_run(Session *session, const Flags *flags, const char *const *word
                 size += (size_t) snprintf(server.words + size, sizeof(server.words) - size, " %s",
                                           *words);
         server.n_begun++;
+        server.on_done = on_done;
+        server.userdata = userdata;
         *ret = (Program *) &server;
         return 0;
 }
@@ -169,7 +237,8 @@ typedef struct Controller {
 } Controller;
 
 static int is_updated(const char *workload, const char *namespace, void *userdata) {
-        return 0;
+        assert_string_equal(namespace, "shop");
+        return server.updated;
 }
 
 static void start(Controller *controller) {
@@ -184,11 +253,10 @@ static void stop(Controller *controller) {
 }
 
 static void fill(Controller *controller) {
+        memset(&server, 0, sizeof(server));
         server.now_sec = START_SEC;
         server.ledger = parse("{}");
         server.version = server.value = 1;
-        server.n_reads = server.n_begun = server.n_ended = 0;
-        server.budget = server.record = NULL;
         server.ledger_version = 1;
         start(controller);
 }
@@ -498,4 +566,352 @@ TEST_ROWS_F(test_workloads_of_one_budget, budget_rows, name, const struct Budget
         server.now_sec += 60;
         turn(controller);
         assert_int_equal(server.n_begun, 2);
+}
+
+/* The run of the last group ends. */
+static void end_run(const char *output, const char *failure) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        server.said[0] = '\0';
+        if (failure)
+                error_set(&error, ERROR_INTERNAL, "%s", failure);
+        assert_ok(server.on_done(output, strlen(output), failure ? &error : NULL, server.userdata));
+}
+
+#define CAUSE "key \"K\" of ConfigMap \"c\""
+#define SUCCEEDED "InPlaceRestartSucceeded"
+#define FAILED(reason)                                                                    \
+        "warning: \"shop statefulset.apps/web\": for the changed " CAUSE ": " reason "\n" \
+        "Warning InPlaceRestartFailed shop/web w: for the changed " CAUSE ": " reason "\n"
+
+static const struct EndRow {
+        const char *name;
+        const char *output, *failure, *said;
+        unsigned n_later; /* runs that begin after it */
+} end_rows[] = {
+        { "well", "{\"outcome\":\"restarted\"}", NULL,
+          "\"shop statefulset.apps/web\": 1 pods have restarted with the changed " CAUSE "\n"
+          "Normal " SUCCEEDED " shop/web w: 1 pods have restarted with the changed " CAUSE "\n",
+          0 },
+        { "with a failure", "{\"outcome\":\"failed\",\"reason\":\"it crashes\"}", NULL,
+          FAILED("it crashes"), 1 },
+        { "without a reason", "{}", NULL, FAILED("it was refused"), 1 },
+        { "without JSON", "x", NULL, FAILED("not valid JSON at byte 0: unexpected character"), 1 },
+        { "by a signal", "", "it was killed", FAILED("it was killed"), 1 },
+};
+
+/* A run that has failed is tried again after a minute; a pod that has restarted has the change, whatever the clock of its node says. */
+TEST_ROWS_F(test_end_of_a_run, end_rows, name, const struct EndRow *row, Controller *controller) {
+        change_and_wait(controller);
+        assert_string_equal(server.said,
+                            "\"shop statefulset.apps/web\": main of 1 pods restarts for the "
+                            "changed " CAUSE "\n"
+                            "Normal InPlaceRestartStarted shop/web w: main of 1 pods restarts for "
+                            "the changed " CAUSE "\n");
+        end_run(row->output, row->failure);
+        assert_string_equal(server.said, row->said);
+        assert_int_equal(server.n_ended, 1);
+        server.now_sec += 59;
+        turn(controller);
+        assert_int_equal(server.n_begun, 1);
+        server.now_sec += 1;
+        turn(controller);
+        assert_int_equal(server.n_begun, 1 + row->n_later);
+}
+
+/* Each failure in a row doubles the pause, up to ten minutes; a newer change ends it. */
+TEST_F(test_pauses_between_runs, Controller *controller) {
+        static const int64_t pauses_sec[] = { 60, 120, 240, 480, 600, 600, 600 };
+
+        change_and_wait(controller);
+        for (unsigned i = 0; i < N_ELEMENTS(pauses_sec); i++) {
+                end_run("{}", NULL);
+                server.now_sec += pauses_sec[i] - 1;
+                turn(controller);
+                assert_int_equal(server.n_begun, 1 + i);
+                server.now_sec++;
+                turn(controller);
+                assert_int_equal(server.n_begun, 2 + i);
+        }
+        end_run("{}", NULL);
+        server.value++;
+        change_map(controller, "c");
+        turn(controller);
+        server.now_sec += 20;
+        turn(controller);
+        assert_int_equal(server.n_begun, 9);
+}
+
+/* The change that comes during a run may take back what that one does. */
+TEST_F(test_change_during_a_run, Controller *controller) {
+        change_and_wait(controller);
+        server.value++;
+        change_map(controller, "c");
+        turn(controller);
+        assert_int_equal(server.n_ended, 0);
+        server.now_sec += 20;
+        turn(controller);
+        assert_int_equal(server.n_ended, 1);
+        assert_int_equal(server.n_begun, 2);
+        assert_string_equal(server.words,
+                            " __restart-pods statefulset.apps/web 1030 c --containers main "
+                            "--namespace shop");
+}
+
+static const struct YieldRow {
+        const char *name;
+        int updated;
+        ErrorKind unreadable;
+        unsigned n_begun;
+        bool is_said; /* in an event */
+} yield_rows[] = {
+        { "the controller updates it", 1, ERROR_NONE, 0, false },
+        { "the server is busy", 0, ERROR_UNAVAILABLE, 0, false },
+        { "it is gone", 0, ERROR_NOT_FOUND, 1, false },
+        { "it may not be read", 0, ERROR_DENIED, 1, false },
+        { "nothing", 0, ERROR_NONE, 1, true },
+};
+
+/* It is asked again after half a minute. */
+TEST_ROWS_F(test_what_comes_before_a_run, yield_rows, name, const struct YieldRow *row,
+            Controller *controller) {
+        server.updated = row->updated;
+        server.unreadable = row->unreadable;
+        change_and_wait(controller);
+        assert_int_equal(server.n_begun, row->n_begun);
+        assert_int_equal(strstr(server.said, "\nNormal InPlaceRestartStarted") != NULL,
+                         row->is_said);
+        server.updated = 0;
+        server.unreadable = ERROR_NONE;
+        server.now_sec += 29;
+        turn(controller);
+        assert_int_equal(server.n_begun, row->n_begun);
+        server.now_sec++;
+        turn(controller);
+        assert_int_equal(server.n_begun, 1);
+}
+
+/* The update of a workload comes before its restart, and what fails in the controller ends the turn. */
+TEST_F(test_update_during_a_run, Controller *controller) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        change_and_wait(controller);
+        server.updated = 1;
+        turn(controller);
+        assert_int_equal(server.n_ended, 1);
+        server.updated = -ENOMEM;
+        server.now_sec += 60;
+        assert_int_equal(config_restarts_turn(controller->restarts, &error), -ENOMEM);
+        assert_int_equal(server.n_begun, 1);
+}
+
+/* Runs of so many workloads at a time. */
+TEST_F(test_runs, Controller *controller) {
+        OwnRun runs[CONFIG_RUNS_MAX];
+
+        assert_int_equal(config_restarts_runs(NULL, runs), 0);
+        assert_int_equal(config_restarts_runs(controller->restarts, runs), 0);
+        for (int i = 0; i < 6; i++) {
+                char name[16];
+
+                (void) snprintf(name, sizeof(name), "c-%d", i);
+                show_pod_of(controller, name, name, /* is_gone= */ false);
+        }
+        turn(controller);
+        server.value++;
+        for (int i = 0; i < 6; i++) {
+                char name[16];
+
+                (void) snprintf(name, sizeof(name), "c-%d", i);
+                change_map(controller, name);
+        }
+        turn(controller);
+        server.now_sec += 20;
+        turn(controller);
+        assert_int_equal(server.n_begun, CONFIG_RUNS_MAX);
+        assert_int_equal(config_restarts_runs(controller->restarts, runs), CONFIG_RUNS_MAX);
+        for (size_t i = 0; i < CONFIG_RUNS_MAX; i++) {
+                assert_ptr_equal(runs[i].program, &server);
+                assert_string_equal(runs[i].namespace, "shop");
+        }
+        assert_ok(config_restarts_end(controller->restarts, "statefulset.apps/c-1", "shop"));
+        assert_int_equal(config_restarts_runs(controller->restarts, runs), CONFIG_RUNS_MAX - 1);
+        turn(controller);
+        assert_int_equal(server.n_begun, CONFIG_RUNS_MAX + 1);
+}
+
+static const struct ReadRow {
+        const char *name;
+        ErrorKind error;
+        int code;
+        const char *said;
+        bool is_noted; /* as one that is not there */
+        int64_t pause_sec;
+} read_rows[] = {
+        { "none", ERROR_NOT_FOUND, 404, "", true, 0 },
+        { "no name", ERROR_INVALID, 400, "", true, 0 },
+        { "no answer that can be read", ERROR_INVALID, 399,
+          "warning: Containers do not restart for changes of configmap/shop/c for now: no\n", false,
+          30 },
+        { "a failure of the server", ERROR_UNAVAILABLE, 500,
+          "warning: Containers do not restart for changes of configmap/shop/c for now: no\n", false,
+          30 },
+        { "no right", ERROR_DENIED, 403,
+          "warning: Containers do not restart for changes of configmap/shop/c for now: no\n", false,
+          30 },
+        { "a server that is busy", ERROR_UNAVAILABLE, 501,
+          "warning: Restarts for changed configuration wait: no\n", false, 10 },
+        { "too many requests", ERROR_UNAVAILABLE, 429,
+          "warning: Restarts for changed configuration wait: no\n", false, 10 },
+        { "an unknown user", ERROR_DENIED, 401,
+          "warning: Restarts for changed configuration wait: no\n", false, 10 },
+        { "no server", ERROR_UNAVAILABLE, 0,
+          "warning: Restarts for changed configuration wait: no\n", false, 10 },
+};
+
+/* It is read again after a pause, and noted then. */
+TEST_ROWS_F(test_object_that_is_not_shown, read_rows, name, const struct ReadRow *row,
+            Controller *controller) {
+        server.error = row->error;
+        server.code = row->code;
+        show_pod(controller, "c", /* is_gone= */ false);
+        assert_true(config_restarts_is_due(controller->restarts));
+        turn(controller);
+        assert_string_equal(server.said, row->said);
+        assert_int_equal(entry_of(C) != NULL, row->is_noted);
+        if (row->is_noted) {
+                assert_false(config_restarts_is_due(controller->restarts));
+                return;
+        }
+        server.now_sec += row->pause_sec - 1;
+        assert_int_equal(config_restarts_is_due(controller->restarts), row->pause_sec > 10);
+        if (row->pause_sec > 10)
+                turn(controller);
+        assert_int_equal(server.n_reads, 1);
+        server.now_sec++;
+        assert_true(config_restarts_is_due(controller->restarts));
+        server.error = ERROR_NONE;
+        turn(controller);
+        assert_int_equal(server.n_reads, 2);
+        assert_non_null(entry_of(C));
+        assert_string_equal(server.said, row->said);
+}
+
+/* The same is said once, and once more after it was better. */
+TEST_F(test_object_that_is_not_shown_again, Controller *controller) {
+        size_t size;
+
+        server.error = ERROR_DENIED;
+        server.code = 403;
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        size = strlen(server.said);
+        server.now_sec += 30;
+        turn(controller);
+        assert_int_equal(strlen(server.said), size);
+        server.error = ERROR_NONE;
+        server.now_sec += 30;
+        turn(controller);
+        server.error = ERROR_DENIED;
+        change_map(controller, "c");
+        turn(controller);
+        assert_int_equal(server.n_reads, 4);
+        assert_int_equal(strlen(server.said), 2 * size);
+}
+
+/* The command ends, which is no trouble. */
+TEST_F(test_end_of_the_controller, Controller *controller) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        server.error = ERROR_CANCELED;
+        server.is_ended = true;
+        show_pod(controller, "c", /* is_gone= */ false);
+        assert_true(config_restarts_turn(controller->restarts, &error) < 0);
+        assert_int_equal(error.kind, ERROR_CANCELED);
+        assert_string_equal(server.said, "");
+}
+
+static const struct ConflictRow {
+        const char *name;
+        ErrorKind error;
+        unsigned n_reads; /* reads of the object, once more if the ledger may be another one */
+} conflict_rows[] = {
+        { "another controller", ERROR_CONFLICT, 2 },
+        { "a ledger that is gone", ERROR_NOT_FOUND, 2 },
+        { "a server that is busy", ERROR_UNAVAILABLE, 1 },
+};
+
+TEST_ROWS_F(test_ledger_that_is_not_written, conflict_rows, name, const struct ConflictRow *row,
+            Controller *controller) {
+        show_pod(controller, "c", /* is_gone= */ false);
+        server.conflict = row->error;
+        turn(controller);
+        assert_string_equal(server.said,
+                            "warning: Restarts for changed configuration wait: another "
+                            "controller was first\n");
+        assert_null(entry_of(C));
+        server.now_sec += 9;
+        assert_false(config_restarts_is_due(controller->restarts));
+        server.now_sec++;
+        assert_true(config_restarts_is_due(controller->restarts));
+        turn(controller);
+        assert_int_equal(server.n_reads, row->n_reads);
+        assert_non_null(entry_of(C));
+        assert_false(config_restarts_is_due(controller->restarts));
+}
+
+static const char *const damaged_keys[] = { "",
+                                            "3",
+                                            KEY "3",
+                                            KEY "x",
+                                            "3031323334353637383961626364656x",
+                                            "x0313233343536373839616263646566" };
+
+TEST_F(test_damaged_key, Controller *controller) {
+        for (size_t i = 0; i < N_ELEMENTS(damaged_keys); i++) {
+                server.key = damaged_keys[i];
+                server.said[0] = '\0';
+                turn(controller);
+                assert_string_equal(server.said,
+                                    "warning: Restarts for changed configuration wait: the Secret "
+                                    "inplaced-config-versions is damaged: delete it, which forgets "
+                                    "what has changed since\n");
+        }
+}
+
+/* Two objects that are too large for the ledger are named once, and not noted again. */
+TEST_F(test_ledger_without_room, Controller *controller) {
+        server.n_keys = 4000;
+        show_pod(controller, "c", /* is_gone= */ false);
+        show_pod(controller, "d", /* is_gone= */ false);
+        turn(controller);
+        assert_string_equal(server.said,
+                            "warning: The Secret inplaced-config-versions has no room for the keys "
+                            "of configmap/shop/d and others: containers do not restart for its "
+                            "changes. Let fewer pods of its namespace ask for restarts, or use "
+                            "objects with fewer keys.\n");
+        server.n_keys = 0;
+        change_map(controller, "c");
+        turn(controller);
+        assert_null(entry_of(C));
+        assert_int_equal(server.n_reads, 3);
+}
+
+/* An object that is gone is read, and so is one that comes back. */
+TEST_F(test_object_that_is_gone, Controller *controller) {
+        const KubeObject object = {
+                .namespace = "shop", .name = "c", .uid = "u", .resource_version = "1"
+        };
+
+        show_pod(controller, "c", /* is_gone= */ false);
+        turn(controller);
+        assert_ok(controller->watches[1].on_object(&object, controller->watches[1].userdata));
+        turn(controller);
+        assert_int_equal(server.n_reads, 1);
+        assert_ok(controller->watches[2].on_gone(&object, controller->watches[2].userdata));
+        turn(controller);
+        assert_int_equal(server.n_reads, 1);
+        assert_ok(controller->watches[1].on_gone(&object, controller->watches[1].userdata));
+        turn(controller);
+        assert_int_equal(server.n_reads, 2);
 }
