@@ -63,7 +63,8 @@ typedef struct PlayedRollout {
         const char *
                 preload; /* it is refused for that; "": it is done; "outdated": for another template */
         bool is_dry_run;
-        const char *refused; /* kind that the user may not use; NULL: none */
+        const char *refused;  /* kind that the user may not use; NULL: none */
+        const char *admitted; /* image that admission makes in rehearsals; NULL: it makes none */
 } PlayedRollout;
 
 static struct {
@@ -282,6 +283,13 @@ static int fail_write(const PlayedEvent *event, Error *reterr) {
                                       : error_set(reterr, ERROR_UNAVAILABLE, "no connection");
 }
 
+static void admit(json_object *rehearsed) {
+        json_object *container = template_container(object_template(rehearsed), 0);
+
+        if (play.conditions->admitted)
+                put_text(container, "image", play.conditions->admitted);
+}
+
 /* A rehearsal is for any version, and is noted without its body. */
 int __wrap_session_patch(Session *session, const KubePath *path, const char *content_type,
                          json_object *patch, json_object **ret, Error *reterr) {
@@ -309,6 +317,7 @@ int __wrap_session_patch(Session *session, const KubePath *path, const char *con
         if (path->query || cluster.is_dry_run) {
                 rehearsed = json_copy(object_of(path->resource, i));
                 merge(rehearsed, patch);
+                admit(rehearsed);
                 return answer(rehearsed, NULL, ret, reterr);
         }
         change(object_of(path->resource, i), patch);
@@ -460,7 +469,7 @@ static bool follow_gate(json_object *pod, const char *image) {
         return true;
 }
 
-/* Starts the containers whose image was written. */
+/* Starts the containers whose image was written, but none on the node "dead". */
 static void start_pods(void) {
         for (size_t i = 0; i < n_objects("pods"); i++) {
                 json_object *pod = object_of("pods", i);
@@ -469,7 +478,8 @@ static void start_pods(void) {
                 json_object *status =
                         json_object_array_get_idx(object_list(pod, "status.containerStatuses"), 0);
                 const char *image = json_get_text(container, "image");
-                bool is_new = !json_is(status, "image", image) && !strstr(image, "slow");
+                bool is_new = !json_is(status, "image", image) && !strstr(image, "slow") &&
+                              !json_is(object_at(pod, "spec"), "nodeName", "dead");
                 cleanup(json_object_put_p) json_object *none = parse("{}");
 
                 if (is_new)
