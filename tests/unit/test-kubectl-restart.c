@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* How many pods restart at a time while an autoscaler scales their workload, and while an update waits for them; which ones
- * they are; how long a request may take; how a wait is shown. */
+ * they are; how long a request may take; how a wait is shown, and ends. */
 
 #include "tests/unit/unit.h"
 
@@ -16,6 +16,7 @@
 #include "agent/kubectl/session.h"
 #include "agent/view/output.h"
 #include "tests/unit/quoted-json.h"
+#include "tests/unit/stderr-capture.h"
 
 #define TURNS_MAX 16
 #define GRACE_SEC 1800
@@ -25,15 +26,25 @@ typedef enum ScaledWhile {
         SCALED_WHILE_RESTARTING, /* in the first batch */
 } ScaledWhile;
 
+/* The watch with this index shows an object, or that it is gone, and the wait is over, or goes on. */
+typedef struct Step {
+        int64_t later_sec;
+        size_t watch;
+        const char *name;   /* NULL: it shows nothing */
+        const char *object; /* NULL: it is gone */
+        bool is_away, is_over;
+} Step;
+
 /* A server with a StatefulSet; its functions stand for those of the session, see tests/CMakeLists.txt. Each pod is found to be
  * gone when it is to restart, which is as good as its restart, or gets a request that no agent completes. */
 static struct {
         ScaledWhile scaled_while;
         size_t replicas, later_replicas;
-        bool is_updating; /* the pods have yet to run the image that they got */
-        bool has_sidecar; /* a container before the one that is updated */
-        bool is_slow;     /* they are there still, and no agent completes a request */
-        bool is_away;     /* it shows nothing while a turn is awaited */
+        bool is_updating;  /* the pods have yet to run the image that they got */
+        bool has_sidecar;  /* a container before the one that is updated */
+        bool is_slow;      /* they are there still, and no agent completes a request */
+        bool is_away;      /* it shows nothing while a turn is awaited */
+        const Step *steps; /* each wait is shown these until it is over; NULL: as below */
         int64_t now_sec;
         size_t batches[TURNS_MAX]; /* pods that have begun after each turn */
         size_t n_turns;
@@ -124,8 +135,35 @@ static void wait_for_answer(const SessionWait *wait) {
         assert_int_equal(wait->is_away(&error, wait->userdata), 1);
 }
 
+static void take_steps(const SessionWait *wait) {
+        const Step *step = server.steps;
+        bool is_over = false;
+
+        for (; !is_over; step++) {
+                const SessionWatch *watch = &wait->watches[step->watch];
+                cleanup(json_object_put_p) json_object *json = parse("%s", step->object ?: "null");
+                const KubeObject object = { .name = step->name,
+                                            .uid = object_text(json, "metadata.uid"),
+                                            .json = json };
+                const Error error = ERROR_INIT;
+
+                assert_true(step->watch < wait->n_watches);
+                server.now_sec += step->later_sec;
+                if (step->name)
+                        assert_ok((json ? watch->on_object : watch->on_gone)(&object,
+                                                                             wait->userdata));
+                is_over = step->is_away ? wait->is_away(&error, wait->userdata) > 0
+                                        : wait->is_done(wait->userdata) > 0;
+                assert_int_equal(is_over, step->is_over);
+        }
+}
+
 /* Shows budgets, of which there are none, and pods; or nothing of a request. */
 int __wrap_session_wait(Session *session, const SessionWait *wait, Error *reterr) {
+        if (server.steps) {
+                take_steps(wait);
+                return 0;
+        }
         if (wait->n_watches == 1) {
                 wait_for_request(wait);
                 return 0;
@@ -341,4 +379,188 @@ TEST(test_lines_below_table) {
         assert_false(pod_table_is_drawn(&show.table));
         assert_ok(text_close(file, &text));
         assert_contains(text, "1 of 1 pods restarted");
+}
+
+#define SHOWN_IN(name, uid, metadata, policy, phase, ready, id, state)                             \
+        "{'metadata':{'name':'" name "','uid':'" uid "','labels':{'app':'web'}" metadata           \
+        "},'spec':{'restartPolicy':'" policy "','terminationGracePeriodSeconds':30,'containers':[" \
+        "{'name':'main','image':'app:1'}]},'status':{'phase':'" phase                              \
+        "','conditions':[{'type':'Ready','status':'" ready                                         \
+        "'}],'containerStatuses':[{'name':'main','containerID':'" id                               \
+        "','ready':true,'state':{" state "}}]}}"
+#define SHOWN(ready, id) SHOWN_IN("web-0", "u", "", "Always", "Running", ready, id, "'running':{}")
+#define ENDED(policy) \
+        SHOWN_IN("web-0", "u", "", policy, "Succeeded", "False", "c1", "'terminated':{}")
+#define LATE "its new containers are not ready for long enough"
+#define SAYS "test-kubectl-restart: waiting for pod/web-0: "
+
+static const struct WaitRow {
+        const char *name;
+        const char *before;
+        bool was_ready;
+        Step steps[5];
+        RestartEnd end;
+        const char *why; /* NULL: none */
+        const char *said;
+} wait_rows[] = {
+        { "it restarts",
+          SHOWN("True", "c1"),
+          true,
+          { { .name = "web-0", .object = SHOWN("True", "c1") },
+            { .name = "web-0", .object = SHOWN("True", "c2"), .is_over = true } },
+          RESTART_SUCCEEDED,
+          NULL,
+          "" },
+        { "it is gone",
+          SHOWN("True", "c1"),
+          true,
+          { { .name = "web-0", .is_over = true } },
+          RESTART_GONE,
+          NULL,
+          "" },
+        { "it was not there",
+          SHOWN("True", "c1"),
+          true,
+          { { .is_over = true } },
+          RESTART_GONE,
+          NULL,
+          "" },
+        { "another one is there",
+          SHOWN_IN("web-0", "x", "", "Always", "Running", "True", "c1", ""),
+          true,
+          { { .name = "web-0", .object = SHOWN("True", "c1"), .is_over = true } },
+          RESTART_GONE,
+          NULL,
+          "" },
+        { "it is evicted",
+          SHOWN("True", "c1"),
+          true,
+          { { .name = "web-0", .object = ENDED("Always"), .is_over = true } },
+          RESTART_GONE,
+          NULL,
+          "" },
+        { "it ends",
+          SHOWN_IN("web-0", "u", "", "Never", "Running", "True", "c1", ""),
+          true,
+          { { .name = "web-0", .object = ENDED("Never"), .is_over = true } },
+          RESTART_FAILED,
+          "the pod has ended: its containers are not started again",
+          "" },
+        { "it was not ready",
+          SHOWN("False", "c1"),
+          false,
+          { { .name = "web-0", .object = SHOWN("False", "c2"), .is_over = true } },
+          RESTART_SUCCEEDED,
+          NULL,
+          "" },
+        { "it does not become ready",
+          SHOWN("True", "c1"),
+          true,
+          { { .name = "web-0", .object = SHOWN("False", "c2") },
+            { .later_sec = 4 },
+            { .later_sec = 1 },
+            { .later_sec = 624 },
+            { .later_sec = 1, .is_over = true } },
+          RESTART_FAILED,
+          LATE,
+          SAYS LATE "\n" SAYS LATE "\n" },
+        { "the server does not answer",
+          SHOWN("True", "c1"),
+          true,
+          { { .later_sec = 599, .is_away = true },
+            { .later_sec = 1, .is_away = true, .is_over = true } },
+          RESTART_FAILED,
+          "the API server: no answer yet",
+          SAYS "the API server: no answer yet\n" },
+};
+
+TEST_ROWS(test_wait_pod, wait_rows, name, const struct WaitRow *row) {
+        cleanup(json_object_put_p) json_object *before = parse("%s", row->before);
+        cleanup(json_object_put_p) json_object *names = parse("['main']");
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *why = NULL;
+        RolloutView view = { .kind = WORKLOAD_STATEFUL_SET };
+        const RestartWait wait = { .view = &view };
+        RestartEnd end;
+        Stderr captured;
+
+        memset(&server, 0, sizeof(server));
+        server.now_sec = 1;
+        server.steps = row->steps;
+        stderr_pipe(&captured);
+        assert_ok(restart_wait_pod(&wait, before, names, row->was_ready, &end, &why, &error));
+        assert_string_equal(stderr_restore(&captured), row->said);
+        assert_int_equal(end, row->end);
+        assert_string_equal(why ?: "", row->why ?: "");
+}
+
+#define OTHER(ready, metadata)                                                                \
+        SHOWN_IN("web-1", "v", metadata ",'ownerReferences':[{'controller':true,'uid':'w'}]", \
+                 "Always", "Running", ready, "c1", "'running':{}")
+#define READY .watch = 1, .name = "web-1", .object = OTHER("True", "")
+#define UNREADY .watch = 1, .name = "web-1", .object = OTHER("False", "")
+#define BUDGET(allowed)                                                                             \
+        "{'metadata':{'generation':1},'spec':{'selector':{'matchLabels':{'app':'web'}}},'status':{" \
+        "'observedGeneration':1,'disruptionsAllowed':" allowed "}}"
+
+static const struct TurnRow {
+        const char *name;
+        Step steps[4];
+        bool may_begin;
+        const char *error; /* NULL: none */
+} turn_rows[] = {
+        { "at once", { { READY, .is_over = true } }, true, NULL },
+        { "when another one is ready", { { UNREADY }, { READY, .is_over = true } }, true, NULL },
+        { "not beside one that goes",
+          { { UNREADY }, { .watch = 1, .name = "web-1", .is_over = true } },
+          false,
+          NULL },
+        { "not beside one that is being deleted",
+          { { UNREADY },
+            { .watch = 1,
+              .name = "web-1",
+              .object = OTHER("False", ",'deletionTimestamp':'1970-01-01T00:00:00Z'"),
+              .is_over = true } },
+          false,
+          NULL },
+        { "when a budget allows it",
+          { { .name = "b", .object = BUDGET("0") },
+            { READY },
+            { .name = "b", .object = BUDGET("1"), .is_over = true } },
+          true,
+          NULL },
+        { "when a budget is gone",
+          { { .name = "b", .object = BUDGET("0") }, { READY }, { .name = "b", .is_over = true } },
+          true,
+          NULL },
+        { "not for ten minutes",
+          { { UNREADY }, { .later_sec = 599 }, { .later_sec = 1, .is_over = true } },
+          true,
+          "pod/web-0 did not get its turn within ten minutes: repeat the command when more pods are "
+          "ready, or with a greater --max-unavailable" },
+};
+
+TEST_ROWS(test_wait_turn, turn_rows, name, const struct TurnRow *row) {
+        cleanup(json_object_put_p) json_object *pod = parse(SHOWN("True", "c1"));
+        cleanup(json_object_put_p) json_object *workload =
+                parse("{'metadata':{'name':'web','uid':'w'},'spec':{'replicas':2}}");
+        cleanup(error_done) Error error = ERROR_INIT;
+        RolloutView view = { .kind = WORKLOAD_STATEFUL_SET, .workload = workload };
+        const RestartWait wait = { .view = &view, .labels = "app=web", .max_unavailable = 2 };
+        bool may_begin = false;
+        Stderr captured;
+        int r;
+
+        memset(&server, 0, sizeof(server));
+        server.now_sec = 1;
+        server.steps = row->steps;
+        stderr_pipe(&captured);
+        r = restart_wait_turn(&wait, pod, &may_begin, &error);
+        (void) stderr_restore(&captured);
+        assert_int_equal(r < 0, row->error != NULL);
+        assert_string_equal(row->error ? error_message(&error) : "", row->error ?: "");
+        if (!row->error)
+                assert_int_equal(may_begin, row->may_begin);
+        json_object_put(view.pods);
+        json_object_put(view.budgets);
 }
