@@ -197,7 +197,7 @@ static const struct Row {
             FOLLOWS RESTARTS("web-0", VERSION("1"), "a:1", "c-a:1", "15:00", "a:2", "16:41", "") "patch replicasets/web " NOTES("forward", "set-image", "alice", "15:00", "a:1", "a:2", "\\',\\'written\\':\\'after\\'") ",'resourceVersion':'1'}" SETS("a:2") "}\n" FOLLOWS "patch replicasets/web " NOTES("done", "set-image", "alice", "15:00", "a:1", "a:2", "\\',\\'written\\':\\'after\\'") ",'resourceVersion':'2'}}\n",
             "replicaset.apps/web\n", "", EXIT_STATUS_DONE },
         { "the workload is gone", kubectl_rollout, { .wants_names = true }, { "replicaset/web" }, OLD_SET(OPEN), { .events = { { AT_TURN, 3, DELETION, "replicasets", "web" } } }, FOLLOWS RESTARTS("web-0", VERSION("1"), "a:1", "c-a:1", "15:00", "a:2", "16:41", ""), "", SAYS "replicaset.apps/web: it is gone\n", PARTLY },
-        { "another one comes in its place", kubectl_rollout, { .wants_names = true }, { "replicaset/web" }, OLD_SET(OPEN), { .events = { { AT_TURN, 3, CHANGE, "replicasets", "web", "{'metadata':{'uid':'x'}}" } } },
+        { "another one comes in its place", kubectl_rollout, { .format = OUTPUT_JSON }, { "replicaset/web" }, OLD_SET(OPEN), { .events = { { AT_TURN, 3, CHANGE, "replicasets", "web", "{'metadata':{'uid':'x'}}" } } },
             FOLLOWS RESTARTS("web-0", VERSION("1"), "a:1", "c-a:1", "15:00", "a:2", "16:41", ""), "",
             SAYS "replicaset.apps/web: it is gone\n", PARTLY },
         { "another run of the user wants other images", kubectl_rollout, { .wants_names = true }, { "replicaset/web" }, OLD_SET(OPEN), { .events = { { AT_TURN, 3, ANNOTATE(RECORD_IN("forward", "set-image", "alice", "a:3", "")) } } },
