@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Memory that is short, for one file of a test program: its functions stand before those of the C library, and of a
- * sanitizer, also for the libraries that the program uses
+ * Memory that is short, for one file of a test program and the thread that begins: its functions stand before those of
+ * the C library, and of a sanitizer, also for the libraries that the program uses
  *
  *     do {
  *             failing_memory_begin();
@@ -56,7 +56,8 @@ void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *old, size_t size);
 
-static struct {
+/* Only the thread that began lacks memory: a library's own threads cannot do without. */
+static _Thread_local struct {
         size_t size;     /* size of the allocations that count; 0: all do */
         unsigned nth;    /* number of the one that fails in this round, or 0 */
         unsigned n_left; /* number of those until then; 0: none fails any more */
