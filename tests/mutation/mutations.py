@@ -86,7 +86,7 @@ def list_mutations(text: str) -> list[Mutation]:
             changed.append((line[: token.start()] + _SWAPS[token[0]] + line[token.end() :]).rstrip())
         for value in _NUMBER.finditer(_ANY.sub(_blank, code)):
             changed.append(line[: value.start()] + str(int(value[0]) + 1) + line[value.end() :])
-        if _STATEMENT.match(code) and not _DECLARATION.match(code):
+        if _STATEMENT.match(code) and not _DECLARATION.match(code) and code.count("{") == code.count("}"):
             changed.append(line[: len(line) - len(line.lstrip())] + ";")
         found += [Mutation(number, line.strip(), after) for after in changed]
     return found

@@ -28,6 +28,8 @@ from mutations import Mutation, choose, find_functions, list_mutations, switch  
         ("        a = calloc(n + 1, 2);", {"        a = calloc(n - 1, 2);", "        ;"}),
         ("        char text[8 + N]; /* 1 */", {"        char text[8 - N]; /* 1 */"}),
         ("        n = sizeof(a[0]) / b[0];", {"        n = sizeof(a[0]) / b[1];", "        ;"}),
+        # An object that ends here began on a line above.
+        ("        .b = c };", set()),
         # Neither texts nor comments nor declarations, and no pointers.
         ('        f("a < 1", x) /* 2 */', set()),
         ("        char *a = b;", set()),
