@@ -31,6 +31,9 @@ HASTY = {
 # A kubelet keeps the sockets of device plugins in one place, whatever its configuration says.
 _REAL_NODE = Path("/var/lib/kubelet/config.yaml")
 
+# Where runtimes keep what the network plugins answered, in files that begin with the network's name.
+_NETWORK_RESULTS = Path("/var/lib/cni/results")
+
 
 class Kubelet(Closing):
     """A node until closed. Pods whose spec names it run on it, or a scheduler sends them there.
@@ -85,6 +88,8 @@ class Kubelet(Closing):
     def close(self) -> None:
         self.runtime.close()
         sweep(self.folder)
+        for kept in _NETWORK_RESULTS.glob(f"{self.interface.name}-*"):  # pods that were never taken down left them
+            kept.unlink()
 
     def run_pod(
         self,
@@ -114,7 +119,9 @@ class Kubelet(Closing):
         )
 
     def _write_network(self) -> None:
-        """Pods get a link of their own; without a bridge nothing outlives the last pod."""
+        """Pods get a link of their own; without a bridge nothing outlives the last pod. When CRI-O starts, it removes the links
+        that a network of this name has on this machine and that it does not know.
+        """
         addresses = {
             "type": "host-local",
             "dataDir": f"{self.folder}/addresses",
@@ -122,7 +129,7 @@ class Kubelet(Closing):
             "routes": [{"dst": "0.0.0.0/0"}],
         }
         plugins = [{"type": "ptp", "ipMasq": False, "ipam": addresses}, {"type": "loopback"}]
-        network = {"cniVersion": "0.4.0", "name": "lab", "plugins": plugins}
+        network = {"cniVersion": "0.4.0", "name": self.interface.name, "plugins": plugins}
         self.runtime.cni.mkdir()
         (self.runtime.cni / "lab.conflist").write_text(json.dumps(network))
 
