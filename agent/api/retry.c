@@ -16,6 +16,7 @@
 /* Pause between two attempts that callers force for an image: each asks its registry, with
  * credentials that are not the caller's. */
 #define FORCED_PAUSE_USEC ((uint64_t) 5 * 1000000)
+#define TOO_SOON "it was tried less than 5 s ago"
 
 typedef Inplaced__V1__RetryRequest RetryMessage;
 typedef Inplaced__V1__RetryResult ResultMessage;
@@ -100,7 +101,7 @@ static const char *why_not_failed(Image *image) {
         if (diagnosis_is_of_node_image(image))
                 return "its NodeImage has to request it with a new version";
         if (is_too_soon(image))
-                return "it was tried less than 5 s ago";
+                return TOO_SOON;
 
         return is_of_call(image)
                        ? "its caller knows of the failure and has stopped waiting; name the "
@@ -117,9 +118,12 @@ static const char *why_not(Image *image) {
         case IMAGE_FAILED: return why_not_failed(image);
         case IMAGE_SUCCEEDED: return "it is present";
         case IMAGE_MISSING: return "it was removed from the runtime; try: inplacectl pull";
+        case IMAGE_BACKING_OFF:
+                if (is_too_soon(image))
+                        return TOO_SOON;
+                break;
         case IMAGE_WAITING:
         case IMAGE_PULLING:
-        case IMAGE_BACKING_OFF:
         case _IMAGE_PHASE_MAX: break;
         }
 

@@ -315,14 +315,15 @@ def test_retries_have_a_pace(start_agent, fake_runtime):
     agent.request("demo/once:1", file="once.yaml", backoffLimit=0)
     make_patient(agent, "demo/ever:1")
     agent.wait_status("demo/once:1", "Failed")
-    for image, why in (("demo/ever:1", "an attempt is in progress"), ("demo/once:1", "less than 5 s ago")):
+    for image in ("demo/ever:1", "demo/once:1"):
         before = len(fake_runtime.calls("PullImage", image))
         assert agent.ctl("retry", image).returncode == 0
         wait_until(lambda: len(fake_runtime.calls("PullImage", image)) > before, 10, "attempt")
         if "once" in image:
             agent.wait_status(image, "Failed")
         again = agent.ctl("retry", image)
-        assert again.returncode == 1 and why in again.stderr
+        assert again.returncode == 1
+        assert "less than 5 s ago" in again.stderr or ("ever" in image and "is in progress" in again.stderr)
         assert len(fake_runtime.calls("PullImage", image)) == before + 1
         wait_until(lambda: agent.ctl("retry", image).returncode == 0, 10, "end of the pause")
         wait_until(lambda: len(fake_runtime.calls("PullImage", image)) >= before + 2, 10, "attempt")

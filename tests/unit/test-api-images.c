@@ -259,11 +259,11 @@ TEST_F(test_retries, Fixture *fixture) {
         retry(fixture, false, names, &caller);
         assert_answer(
                 &caller,
-                "{'results':[{'image':'r.io/a:1','retried':false,'message':'an attempt is in progress'},{'image':'r.io/x:1','retried':false,'message':'it is not requested on this node; try: inplacectl pull'}]}\n");
+                "{'results':[{'image':'r.io/a:1','retried':false,'message':'it was tried less than 5 s ago'},{'image':'r.io/x:1','retried':false,'message':'it is not requested on this node; try: inplacectl pull'}]}\n");
         retry(fixture, true, NULL, &caller);
         assert_answer(
                 &caller,
-                "{'results':[{'image':'r.io/a:1','retried':false,'message':'an attempt is in progress'}]}\n");
+                "{'results':[{'image':'r.io/a:1','retried':false,'message':'it was tried less than 5 s ago'}]}\n");
         image_marks(images_get(fixture->api.images, 0))->forced_usec = 1; /* long ago */
         retry(fixture, true, NULL, &caller);
         assert_answer(&caller, "{'results':[{'image':'r.io/a:1','retried':true}]}\n");
