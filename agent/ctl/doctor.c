@@ -54,6 +54,14 @@ static int add_fact_row(Table *table, const void *item, bool is_wide) {
         return table_add_row(table, (const char *const[]){ fact->subject, fact->value });
 }
 
+static bool has_ready_runtime(const Inplaced__V1__DiagnoseResponse *reply) {
+        for (size_t i = 0; i < reply->n_runtimes; i++)
+                if (reply->runtimes[i]->chosen && reply->runtimes[i]->ready)
+                        return true;
+
+        return false;
+}
+
 static int print_text(const void *message, const Options *options) {
         const Inplaced__V1__DiagnoseResponse *reply = message;
         bool is_wide = options->format == OUTPUT_WIDE;
@@ -71,7 +79,7 @@ static int print_text(const void *message, const Options *options) {
         if (r < 0)
                 return r;
 
-        if (reply->n_problems == 0 && reply->n_runtimes > 0)
+        if (reply->n_problems == 0 && has_ready_runtime(reply))
                 return print_safe("No problem was found.");
 
         return problems_print(reply->problems, reply->n_problems);
@@ -79,10 +87,7 @@ static int print_text(const void *message, const Options *options) {
 
 static int conclude(const void *message, const Options *options) {
         const Inplaced__V1__DiagnoseResponse *reply = message;
-        bool has_runtime = false;
-
-        for (size_t i = 0; i < reply->n_runtimes; i++)
-                has_runtime |= reply->runtimes[i]->chosen && reply->runtimes[i]->ready;
+        bool has_runtime = has_ready_runtime(reply);
 
         if (reply->n_problems > 0)
                 complain("%zu problem%s found", reply->n_problems,

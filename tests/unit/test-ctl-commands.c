@@ -231,8 +231,7 @@ static const struct Row {
             "RUNTIME SOCKET  RUNTIME  READY  CHOSEN  PROGRESS  STATE\n"
             "u               -        no     yes     no        \n"
             "v               -        yes    no      no        \n"
-            "FACT  VALUE\n"
-            "No problem was found.\n", SAYS "no container runtime is ready\n", EXIT_STATUS_PARTLY },
+            "FACT  VALUE\n", SAYS "no container runtime is ready\n", EXIT_STATUS_PARTLY },
         { "status", command_status, DESCRIPTOR(STATUS), { 0 }, { NULL },
           { "{'node_image_json':" NODE ",'runtime':{'name':'containerd','version':'1.7','endpoint':'unix:///c.sock','ready':true},'api_server':'https://k as node',"
             "'problems':[{'subject':'disk','message':'full','advice':'empty it'},{'subject':'b','message':'c'}]}" },
@@ -327,6 +326,7 @@ static const struct Row {
             "r.io/a  1    Failed         -  -           -  NotFound: check the name and the tag\n", "", EXIT_STATUS_SIGNAL + SIGINT },
         { "an image is followed, as YAML", command_status, DESCRIPTOR(WATCH), { .watch = true, .format = OUTPUT_YAML }, { "r.io/a:1" },
           { "{'node_image_json':" PART("1", "'phase':'Pulling'") ",'is_complete':true}",
+            "{'node_image_json':" PART("2", "'phase':'Pulling'") ",'is_complete':true}",
             "{'node_image_json':" PART("1", "'phase':'Succeeded'") ",'is_complete':true}", "interrupt" },
             "metadata:\n"
             "  name: n1\n"
