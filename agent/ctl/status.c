@@ -173,6 +173,10 @@ static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_o
         return problems_print(reply->problems, reply->n_problems);
 }
 
+static bool selects(const Options *options) {
+        return options->n_arguments > 0 || options->failed;
+}
+
 /* Keeps the images that the options name. A missing one is refused, unless the object has only some
  * of the images. */
 static int status_select_for(json_object *node_image, const Options *options, bool is_partial,
@@ -184,9 +188,7 @@ static int status_select_for(json_object *node_image, const Options *options, bo
                 .is_partial = is_partial,
         };
 
-        return selection.n_images > 0 || selection.only_failed
-                       ? status_select(node_image, &selection, reterr)
-                       : 0;
+        return selects(options) ? status_select(node_image, &selection, reterr) : 0;
 }
 
 static int print_status(const void *message, const Options *options) {
@@ -362,7 +364,13 @@ static int draw(StatusWatch *watch, json_object *selected, const Event *event) {
         return r < 0 ? r : live_end(&watch->live);
 }
 
+/* Changes of other images than those that the options select are none. */
 static int print_document(const StatusWatch *watch, json_object *selected) {
+        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
+        int r = status_rows_read(selected, &rows);
+
+        if (r < 0 || (watch->has_begun && rows.n_items == 0 && selects(watch->options)))
+                return r;
         if (watch->has_begun && watch->options->format == OUTPUT_YAML)
                 puts("---");
         return output_tree(watch->options->format, selected);
