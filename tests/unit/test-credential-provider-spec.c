@@ -197,6 +197,37 @@ TEST(test_config) {
         assert_null(spec.items[1].environment[0]);
 }
 
+TEST(test_two_files) {
+        static const char *const files[] = {
+                HEAD "providers: [{name: a, apiVersion: " V1
+                     ", matchImages: [x], defaultCacheDuration: 1s}]",
+                HEAD "providers:\n"
+                     "- {name: b, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: 1s}\n"
+                     "- {name: c, apiVersion: " V1
+                     ", matchImages: [x], defaultCacheDuration: 1s}\n",
+                HEAD "providers:\n"
+                     "- {name: d, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: 1s}\n"
+                     "- {name: b, apiVersion: " V1
+                     ", matchImages: [x], defaultCacheDuration: 1s}\n",
+        };
+        cleanup(credential_providers_spec_done) CredentialProvidersSpec all =
+                CREDENTIAL_PROVIDERS_SPEC_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        for (size_t i = 0; i < N_ELEMENTS(files); i++) {
+                cleanup(credential_providers_spec_done) CredentialProvidersSpec spec =
+                        CREDENTIAL_PROVIDERS_SPEC_INIT;
+                int r;
+
+                assert_ok(credential_providers_spec_parse(files[i], strlen(files[i]), &spec, NULL));
+                r = credential_providers_spec_add(&all, &spec, &error);
+                assert_int_equal(r < 0, i == 2);
+        }
+        assert_string_equal(error_message(&error), "the plugin b is given in another file, too");
+        assert_int_equal(all.n_items, 3);
+        assert_string_equal(all.items[2].name, "c");
+}
+
 TEST_ROWS(test_durations, durations, text, const struct DurationsRow *row) {
         int64_t usec = -1;
         int r = go_duration_parse(row->text, &usec, NULL);

@@ -383,6 +383,28 @@ TEST(test_unknown_keys) {
                 assert_null(strstr(unknown.texts[i], SECRET));
 }
 
+TEST(test_empty_entries) {
+        static const struct {
+                const char *text, *words;
+        } rows[] = {
+                { "{\"auths\":{\"r.io\":{}}}", "the entry \"r.io\" holds no credentials: write" },
+                { "{\"auths\":{\"r.io\":null}}", "the entry \"r.io\" holds no credentials: write" },
+                { "{\"auths\":{\"r.io\":{}},\"credHelpers\":{\"r.io\":\"gcloud\"}}",
+                  "the entry \"r.io\" holds no credentials: a helper" },
+                { "{\"auths\":{\"r.io\":{\"auth\":\"dTpw\"}}}", NULL },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
+
+                assert_ok(
+                        credentials_spec_check_keys(rows[i].text, strlen(rows[i].text), &unknown));
+                assert_int_equal(unknown.n_texts, rows[i].words ? 1 : 0);
+                if (rows[i].words)
+                        assert_contains(unknown.texts[0], rows[i].words);
+        }
+}
+
 /* As many entries as fit, all for the same host, and a pattern made to be slow. */
 TEST(test_many_entries) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;

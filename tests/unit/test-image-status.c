@@ -312,6 +312,29 @@ TEST(test_digests_are_replaced) {
         assert_null(status.repo_digests[0]);
 }
 
+/* A status that another program wrote may be none. */
+TEST(test_final) {
+        static const struct {
+                const char *entry;
+                int expected;
+        } rows[] = {
+                { "{\"tag\":\"1\",\"phase\":\"Succeeded\"}", 1 },
+                { "{\"tag\":\"1\",\"phase\":\"Failed\"}", 1 },
+                { "{\"tag\":\"1\",\"phase\":\"Pulling\"}", 0 },
+                { "{\"tag\":\"1\",\"phase\":\"Done\"}", 0 },
+                { "{\"tag\":\"1\",\"phase\":7}", 0 },
+                { "[]", 0 },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(json_object_put_p) json_object *entry = json_tokener_parse(rows[i].entry);
+                cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_WAITING };
+
+                assert_int_equal(image_status_read_final(entry, "nginx", &status),
+                                 rows[i].expected);
+        }
+}
+
 TEST(test_phases) {
         assert_string_equal(image_phase_to_string(IMAGE_WAITING), "Waiting");
         assert_string_equal(image_phase_to_string(IMAGE_PULLING), "Pulling");

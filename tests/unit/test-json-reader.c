@@ -124,3 +124,22 @@ TEST_ROWS(test_empty_lists, empty_rows, text, const struct EmptyRow *row) {
                 assert_memory_equal(emptied, row->emptied, size);
         }
 }
+
+TEST(test_wipe) {
+        cleanup(json_object_put_p) json_object *object = json_tokener_parse(
+                "{\"a\":\"one\",\"b\":[\"two\",{\"c\":\"three\"}],\"d\":{\"e\":\"four\"},\"n\":7}");
+        json_object *list = json_object_object_get(object, "b");
+        json_object *const strings[] = {
+                json_object_object_get(object, "a"),
+                json_object_array_get_idx(list, 0),
+                json_object_object_get(json_object_array_get_idx(list, 1), "c"),
+                json_object_object_get(json_object_object_get(object, "d"), "e"),
+        };
+
+        json_wipe(object);
+        for (size_t i = 0; i < N_ELEMENTS(strings); i++)
+                for (int at = 0; at < json_object_get_string_len(strings[i]); at++)
+                        assert_int_equal(json_object_get_string(strings[i])[at], '\0');
+        assert_int_equal(json_object_get_string_len(strings[2]), 5);
+        assert_int_equal(json_object_get_int(json_object_object_get(object, "n")), 7);
+}

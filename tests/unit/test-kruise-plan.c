@@ -38,6 +38,7 @@ static const BeginCase begin_rows[] = {
         { OLDER, CLONE, "{'type': 'InPlaceOnly', 'paused': true}", NULL, NULL, "updateStrategy.paused is true", NULL },
         { OLDER, CLONE, IN_PLACE, "none", NULL, "no container \"none\"", NULL },
         { OLDER, CLONE, IN_PLACE, "init", NULL, "\"init\" is an init container", NULL },
+        { OLDER, CLONE, IN_PLACE, "app': 'B', 'init", NULL, "\"init\" is an init container", NULL },
         { OLDER, CLONE, IN_PLACE, NULL, "{'deletionTimestamp': 'now'}", "being deleted", NULL },
         { OLDER, CLONE, IN_PLACE, NULL, "{'ownerReferences': [{'controller': true, 'uid': 'x', 'kind': 'Fleet', 'name': 'f'}]}",
           "Fleet \"f\" owns it, whose pods cannot be updated in place", NULL },

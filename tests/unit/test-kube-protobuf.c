@@ -203,6 +203,32 @@ TEST(test_error_event) {
         assert_int_equal(event.status.retry_after_usec, 3000000);
 }
 
+/* No status of HTTP has more than three digits. */
+TEST(test_code_of_an_error_event) {
+        static const struct {
+                int32_t code;
+                int expected;
+        } rows[] = { { -1, 0 }, { 0, 0 }, { 999, 999 }, { 1000, 0 } };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(watch_event_done) WatchEvent event = WATCH_EVENT_INIT;
+                KubeStatusMessage status = KUBERNETES__V1__STATUS__INIT;
+                Bytes raw = { .size = 0 }, envelope = { .size = 0 }, bytes = { .size = 0 };
+                WatchReader reader = WATCH_READER_INIT(true);
+
+                status.has_code = true;
+                status.code = rows[i].code;
+                bytes_pack(&raw, &status);
+                bytes_pack_envelope(&envelope, "Status", &raw);
+                bytes_pack_event(&bytes, "ERROR", &envelope);
+                assert_ok(
+                        watch_event_read(&reader,
+                                         (Slice){ .data = (char *) bytes.data, .size = bytes.size },
+                                         &event, NULL));
+                assert_int_equal(event.status.code, rows[i].expected);
+        }
+}
+
 TEST(test_list) {
         cleanup(watch_list_done) WatchList list = WATCH_LIST_INIT;
         Kubernetes__V1__ListMeta meta = KUBERNETES__V1__LIST_META__INIT;

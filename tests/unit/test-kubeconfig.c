@@ -128,6 +128,8 @@ static const struct Refusal {
 
         { "exec without version", WITH_USER("exec: {command: x}"),
           EXEC_AT ".apiVersion: expected \"" EXEC_CREDENTIAL_V1 "\" or \"" EXEC_CREDENTIAL_V1BETA1 "\"" },
+        { "exec of another version", WITH_USER("exec: {apiVersion: client.authentication.k8s.io/v2, command: x}"),
+          EXEC_AT ".apiVersion: expected \"" EXEC_CREDENTIAL_V1 "\" or \"" EXEC_CREDENTIAL_V1BETA1 "\"" },
         { "exec without command", WITH_EXEC(""), EXEC_AT ".command: is missing" },
         { "exec at a terminal", WITH_EXEC("command: x, interactiveMode: Always"),
           EXEC_AT ".interactiveMode: the program needs a terminal" },

@@ -115,6 +115,7 @@ TEST_ROWS(test_report, cases, name, const Case *one) {
         assert_string_equal(report.message, one->message);
         document = pod_report_json(pod, &report);
         assert_non_null(document);
+        assert_true(text_equal(json_get_text(document, "node"), known(report.node)));
         assert_true(text_equal(json_get_text(document, "verdict"), known(one->verdict)));
         assert_true(text_equal(json_get_text(document, "message"), known(one->message)));
         assert_true(text_equal(json_get_text(document, "environment"), known(one->environment)));

@@ -4,6 +4,8 @@
  * Which proxy the environment names for a server, as Go's programs understand it
  */
 
+#include <netinet/in.h>
+
 #include "agent/kube/proxy-spec.h"
 #include "tests/unit/unit.h"
 
@@ -16,6 +18,10 @@
 
 /* It is longer than any address. */
 #define LONG "a-name-that-is-longer-than-any-address-of-version-six.example.com"
+
+/* It has as many bytes as the longest address, with its NUL. */
+#define AS_LONG "a-name-of-as-many-bytes-as-an-address.at.a.com"
+_Static_assert(sizeof(AS_LONG) == INET6_ADDRSTRLEN + 1, "length");
 
 /* clang-format off */
 static const struct ExceptionsRow {
@@ -33,6 +39,7 @@ static const struct ExceptionsRow {
         { "",                  "::2",                        true  },
         { "",                  "127.example.com",            true  },
         { "",                  "localhost.net",              true  },
+        { "",                  AS_LONG,                      true  },
         { "",                  "local.localhost",            true  },
 
         { MANY,                "192.168.1.1",                false },

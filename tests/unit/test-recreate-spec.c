@@ -178,6 +178,7 @@ TEST(test_times) {
         assert_int_equal(spec->deadline_sec, 0);
         assert_int_equal(spec->ttl_sec, -1);
         assert_true(spec->min_started_sec < INT64_MAX / 1000000000);
+        assert_false(spec->status.has_other_states);
 }
 
 TEST(test_texts) {
@@ -192,6 +193,8 @@ TEST(test_texts) {
                                        "?(?"
                                        "?" },
                 { "\xed\xa0\x80\xc0\x80", "?????" },
+                { "\xf0\x8f\xbf\xbf", "????" },
+                { "\xf0\x90\x80\x80", "\xf0\x90\x80\x80" },
         };
         cleanup(free_p) char *cut = NULL;
         char text[RECREATE_TEXT_MAX + 3];

@@ -88,6 +88,14 @@ TEST_ROWS(test_row, rows, name, const struct Row *row) {
         assert_string_equal(text, row->patch ?: "");
 }
 
+TEST(test_phases) {
+        for (RecreatePhase phase = 0; phase < _RECREATE_PHASE_MAX; phase++)
+                assert_int_equal(recreate_phase_from_string(recreate_phase_to_string(phase)),
+                                 phase);
+        assert_int_equal(recreate_phase_from_string("Unheard"), RECREATE_NONE);
+        assert_int_equal(recreate_phase_from_string(NULL), RECREATE_NONE);
+}
+
 static const struct SummaryRow {
         RecreateState states[2];
         bool is_success;

@@ -655,6 +655,10 @@ static const PlanCase plan_rows[] = {
             .waiting = "ImagePullBackOff: Back-off pulling image B" }, OLD } }, ROLLOUT_STOP, "Back-off pulling", NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { { .image = "A", .former = FROM_A,
             .waiting = "ImagePullBackOff: Back-off pulling image B" }, OLD } }, ROLLOUT_WAIT, "web-0", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { { .image = "A", .id = "1", .former = FROM_B,
+            .waiting = "CrashLoopBackOff: back-off" }, OLD } }, ROLLOUT_STOP, "web-0", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { { .image = "A", .id = "1", .former = FROM_B,
+            .waiting = "CrashLoopBackOff: back-off" }, NEW } }, ROLLOUT_WAIT, "until pod \"web-0\" is available", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .id = "2", .former = FROM_A,
             .waiting = "CrashLoopBackOff: back-off" }, OLD } }, ROLLOUT_STOP, "web-0", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A,
@@ -2027,6 +2031,28 @@ TEST(test_undoes) {
                 changed = read_record(next);
                 assert_int_equal(record_undoes(changed), i == 0);
         }
+}
+
+/* Other images that another client has written count as well. */
+TEST(test_undoes_no_more) {
+        static const TestState declared = { .is_declared = true,
+                                            .kind = WORKLOAD_DAEMON_SET,
+                                            .record = "forward",
+                                            .template = "C",
+                                            .pods = { OLD } };
+        cleanup(view_done) TestView made = make_view(&declared);
+        const RolloutRequest request = { .by = "bob", .takes_over = true, .partition = -1 };
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *record = json_copy(made.record);
+
+        assert_ok(patch_add_bool(record, "undoes", true));
+        json_object_object_add(object_at(made.view.workload, "metadata.annotations"),
+                               ROLLOUT_ANNOTATION, json_object_new_string(json_to_text(record)));
+        assert_ok(rollout_resume(&made.view, &request, &patch, NULL));
+        json_object_put(record);
+        record = read_record(patch);
+        assert_string_equal(json_get_text(record_target(record), "app"), "C");
+        assert_false(record_undoes(record));
 }
 
 static void check_and_put(json_object *patch, json_object *expected) {

@@ -386,6 +386,11 @@ static const PhaseCase phase_rows[] = {
             "}, 'restartCount': 5, 'lastState': {'terminated': {'finishedAt': '2001-09-09T01:45:40Z'}" },
           ROLLOUT_UPDATING, "the kubelet starts app again in 1m40s (its back-off after several starts within ten minutes)",
           .first = "3" },
+        { .name = "its back-off ends within a second",
+          { .image = "B", .id = "2", .former = FROM_A, .state = WAITING("CrashLoopBackOff", "back-off 2m40s restarting")
+            "}, 'restartCount': 5, 'lastState': {'terminated': {'finishedAt': '2001-09-09T01:44:01Z'}" },
+          ROLLOUT_UPDATING, "the kubelet starts app again in 0m01s (its back-off after several starts within ten minutes)",
+          .first = "3" },
         { .name = "its back-off is over",
           { .image = "B", .id = "2", .former = FROM_A, .state = WAITING("CrashLoopBackOff", "back-off 10s restarting")
             "}, 'restartCount': 5, 'lastState': {'terminated': {'finishedAt': '2001-09-09T01:45:40Z'}" },

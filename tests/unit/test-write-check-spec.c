@@ -76,6 +76,7 @@ TEST(test_verdicts) {
 TEST(test_pauses_differ) {
         static const WriteVerdict well[_WRITE_TARGET_MAX] = { REFUSED, REFUSED, REFUSED, REFUSED };
 
+        assert_int_equal(write_check_pause_usec(well, 0), WRITE_CHECK_LATER_USEC / 10 * 9);
         assert_true(write_check_pause_usec(well, UINT32_MAX) - write_check_pause_usec(well, 0) >
                     (uint64_t) 3600 * 1000000);
 }
