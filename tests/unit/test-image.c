@@ -1033,6 +1033,7 @@ TEST_F(test_set_done, Fixture *fixture) {
                                  rows[i].is_taken);
         }
 
+        assert_false(image_marks(fixture->image)->is_unverified);
         reconcile(fixture);
         assert_outcome(fixture, "a", "nginx", "Failed");
         assert_outcome(fixture, "a", "docker.io/library/nginx", "Waiting");

@@ -96,7 +96,10 @@ const char *cri_method_name(const RpcMethod *method) {
         return method->path;
 }
 
+static unsigned n_changes;
+
 static int on_changed(Runtime *runtime, void *userdata) {
+        n_changes++;
         return 0;
 }
 
@@ -104,6 +107,7 @@ static int set_up(void **state) {
         static const char *const paths[] = { "a", "b" };
 
         f = (struct Fixture){ .event = NULL };
+        n_changes = 0;
         assert_true(sd_event_new(&f.event) >= 0);
         return runtimes_new(NULL,
                             &(RuntimesOptions){
@@ -122,7 +126,14 @@ static int tear_down(void **state) {
 static void answer(RpcClient *peer) {
         CriVersion version = RUNTIME__V1__VERSION_RESPONSE__INIT;
         CriImageFsInfo info = RUNTIME__V1__IMAGE_FS_INFO_RESPONSE__INIT;
+        Runtime__V1__FilesystemIdentifier id = RUNTIME__V1__FILESYSTEM_IDENTIFIER__INIT;
+        Runtime__V1__FilesystemUsage usage = RUNTIME__V1__FILESYSTEM_USAGE__INIT;
+        Runtime__V1__FilesystemUsage *images[] = { &usage };
 
+        id.mountpoint = (char *) "/images";
+        usage.fs_id = &id;
+        info.image_filesystems = images;
+        info.n_image_filesystems = 1;
         version.runtime_name = (char *) (peer == &f.peers[0] ? "containerd" : "cri-o");
         for (unsigned i = 0; i < 2; i++) {
                 assert_non_null(peer->call.done);
@@ -187,6 +198,30 @@ TEST_SET_UP(test_pauses) {
         assert_int_equal(n_tries(a, 30 * SEC), 1);
         let_go(b);
         assert_int_equal(n_tries(b, 8 * SOON), 8);
+}
+
+/* The agent hears of each change once, and of where the images are. */
+TEST_SET_UP(test_news) {
+        RpcClient *a = &f.peers[0];
+        Runtime *runtime = runtimes_get(f.runtimes, 0);
+        cleanup(error_done) Error refusal = ERROR_INIT;
+
+        assert_ok(runtimes_try(f.runtimes));
+        assert_int_equal(n_changes, 2); /* neither is there */
+        a->is_there = true;
+        fake_clock_pass(f.event, SOON);
+        answer(a);
+        assert_int_equal(n_changes, 3);
+        assert_string_equal(runtime_image_path(runtime), "/images");
+
+        let_go(a);
+        assert_int_equal(n_changes, 4);
+        a->is_there = true;
+        fake_clock_pass(f.event, SOON);
+        assert_ok(error_set(&refusal, ERROR_DENIED, "no") < 0 ? 0 : -EINVAL);
+        assert_ok(a->call.done(NULL, &refusal, a->call.userdata));
+        assert_int_equal(runtime_state(runtime), RUNTIME_REFUSED);
+        assert_int_equal(n_changes, 5);
 }
 
 /* A silent runtime is asked again and again; if it goes meanwhile, nothing of that is left. */

@@ -39,6 +39,9 @@ TEST(test_format) {
         assert_ok(text_format(&text, "%s is %d", "a", 1));
         assert_string_equal(text, "a is 1");
         free(text);
+        assert_ok(text_format(&text, "%s", ""));
+        assert_string_equal(text, "");
+        free(text);
 }
 
 /* A character that the C locale does not have: the one failure that needs no lack of memory. */
