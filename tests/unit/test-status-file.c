@@ -6,6 +6,7 @@
  * The images are real, on a node without a runtime: none is ever pulled.
  */
 
+#include "agent/image/image-spec.h"
 #include "agent/node/node-image.h"
 #include "tests/unit/idle-images.h"
 #include "tests/unit/quoted-json.h"
@@ -82,4 +83,119 @@ TEST_SET_UP(test_short_names) {
         assert_int_equal(images_short_names(f.images), SHORT_NAMES_HUB);
         restore("inplaced.io/short-names", "Searched");
         assert_int_equal(images_short_names(f.images), SHORT_NAMES_SEARCHED);
+}
+
+/* Requests these images; ' in the text stands for ". */
+static void desire(const char *owner, RequestKind kind, const char *images) {
+        cleanup(json_object_put_p) json_object *document =
+                parse("{'apiVersion':'apps.kruise.io/v1alpha1','kind':'NodeImage','spec':"
+                      "{'images':{%s}}}",
+                      images);
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+
+        assert_ok(image_spec_parse(document, &desired_images, NULL));
+        assert_ok(images_set_desired(f.images, owner, &desired_images, kind));
+}
+
+static void finish(const char *owner, const char *name, const char *tag, int64_t version,
+                   ImageStatus status) {
+        Image *image;
+
+        assert_ok(images_find(f.images, name, tag, &image));
+        assert_non_null(image);
+        assert_int_equal(image_set_done(image, owner, name, version, &status), 1);
+}
+
+/* Makes ' of ", and leaves out \\ and the times at which requests began to wait. */
+static void make_plain(char *text) {
+        static const char time[] = ",'lastTransitionTime':'";
+        char *to = text;
+
+        for (const char *at = text; *at; at++)
+                if (*at != '\\')
+                        *to++ = *at == '"' ? '\'' : *at;
+        *to = '\0';
+        while ((text = strstr(text, time))) {
+                const char *end = strchr(text + strlen(time), '\'') + 1;
+
+                memmove(text, end, strlen(end) + 1);
+        }
+}
+
+static char *write_text(void) {
+        const NodeImageOptions options = { .images = f.images,
+                                           .node_name = "n1",
+                                           .runtime = "none" };
+        char *text;
+
+        assert_ok(node_image_to_text(&options, &text));
+        return text;
+}
+
+static int lacks_all(const char *owner, void *userdata) {
+        return 1;
+}
+
+/* All that requests have is there again. */
+TEST_SET_UP(test_next_run) {
+        /* clang-format off */
+        static const struct {
+                const char *text;
+                bool is_of_owner; /* the owner says it once more */
+        } parts[] = {
+                { "'inplaced.io/pins': '[{'name':'nginx','tag':'1','owner':'file/web.yaml','version':0,'timeoutSeconds':60,"
+                  "'backoffLimit':3,'imagePullPolicy':'Always','complete':false}]'", false },
+                { "'owner':'request/0123456789abcdef','version':0,'timeoutSeconds':600,'ttlSecondsAfterFinished':5,"
+                  "'activeDeadlineSeconds':9,", false },
+                { "{'tag':'1','imagePullPolicy':'Always','pullPolicy':{'timeoutSeconds':600},'pin':true,"
+                  "'ownerReferences':[{'apiVersion':'inplaced.io/v1','kind':'File','name':'web.yaml'},"
+                  "{'apiVersion':'inplaced.io/v1','kind':'Request','name':'0123456789abcdef','fieldPath':'uid 1000'}]}", false },
+                { "{'tag':'2','createdAt':'2026-01-01T00:00:00Z','version':3,'imagePullPolicy':'Always','pullPolicy':"
+                  "{'timeoutSeconds':600,'backoffLimit':0},'pullSecrets':[{'namespace':'a','name':'b'}],'sandboxConfig':"
+                  "{'labels':{'c':'d'},'annotations':{'e':'f'}},'ownerReferences':[", false },
+                { "{'apiVersion':'inplaced.io/v1','kind':'NodeImage','name':'u-1','resourceVersion':'3'}]}", false },
+                { "{'tag':'2','phase':'Failed','completionTime':'2026-01-01T00:00:00Z','version':3}", false },
+                { "'desired': 4,\n    'succeeded': 0,\n    'failed': 1,\n    'pulling': 0,\n    'waiting': 3", false },
+                { "'ownerReferences':[{'apiVersion':'apps.kruise.io/v1alpha1','kind':'ImagePullJob','namespace':'g','name':'h',"
+                  "'uid':'i'},", true },
+                { "'name':'web.yaml','fieldPath':'docker.io/library/redis'}", true },
+        };
+        /* clang-format on */
+        cleanup(free_p) char *text = NULL, *again = NULL;
+
+        desire("file/web.yaml", REQUEST_DESIRED,
+               "'nginx':{'tags':[{'tag':'1','imagePullPolicy':'Always','pin':true,"
+               "'pullPolicy':{'timeoutSeconds':60,'backoffLimit':3}}]},"
+               "'docker.io/library/redis':{'tags':[{'tag':'1'}]}");
+        desire("file/db.yaml", REQUEST_DESIRED,
+               "'redis':{'tags':[{'tag':'1','pullPolicy':{'backoffLimit':4}}]}");
+        desire("request/0123456789abcdef", REQUEST_EPHEMERAL,
+               "'nginx':{'tags':[{'tag':'1','pullPolicy':"
+               "{'ttlSecondsAfterFinished':5,'activeDeadlineSeconds':9},'ownerReferences':"
+               "[{'apiVersion':'inplaced.io/v1','kind':'Request','name':'0123456789abcdef',"
+               "'fieldPath':'uid 1000'}]}]}");
+        desire("nodeimage/u-1", REQUEST_ONCE,
+               "'nginx':{'pullSecrets':[{'namespace':'a','name':'b'}],'sandboxConfig':"
+               "{'labels':{'c':'d'},'annotations':{'e':'f'}},'tags':[{'tag':'2','version':3,'pullPolicy':{'backoffLimit':0},"
+               "'createdAt':'2026-01-01T00:00:00Z','ownerReferences':[{'apiVersion':"
+               "'apps.kruise.io/v1alpha1','kind':'ImagePullJob','namespace':'g','name':'h',"
+               "'uid':'i'}]},{'tag':'3','version':4}]}");
+        finish("nodeimage/u-1", "nginx", "2", 3,
+               (ImageStatus){ .phase = IMAGE_FAILED, .version = 3, .completed_at = 1767225600 });
+        while (sd_event_run(f.event, 0) > 0)
+                ;
+        text = write_text();
+        idle_node_close(&f);
+        idle_node_open(&f);
+        assert_ok(node_image_restore(f.images, text, strlen(text), lacks_all, NULL, NULL));
+        while (sd_event_run(f.event, 0) > 0)
+                ;
+        again = write_text();
+        make_plain(text);
+        make_plain(again);
+        for (size_t i = 0; i < N_ELEMENTS(parts); i++) {
+                assert_contains(text, parts[i].text);
+                if (!parts[i].is_of_owner)
+                        assert_contains(again, parts[i].text);
+        }
 }
