@@ -170,3 +170,11 @@ def test_verdicts_are_read_again(tmp_path):
     verdicts.write_text("missed\ta.c:1: b  ->  c\nnoticed\ta.c:2: d  ->  e\nnoti")
     assert program.read_verdicts(verdicts) == {"a.c:1: b  ->  c": "missed", "a.c:2: d  ->  e": "noticed"}
     assert verdicts.read_text().endswith("e\n")
+
+
+def test_what_is_harmless_is_in_the_sources():
+    program = load_program()
+    harmless = program.read_harmless()
+    names = {line.split(":")[0] for line in harmless}
+    every = {program.identify(name, one) for name in names for one in list_mutations((REPOSITORY / name).read_text())}
+    assert harmless - every == set()
