@@ -596,3 +596,22 @@ TEST(test_unknown_keys) {
                 "line 19: spec.images.nginx.tags[0].pullPolicy.backofflimit: unknown key, "
                 "ignored; did you mean backoffLimit?");
 }
+
+/* In the agent's own file a tag has what is its own; files of older versions have it once for all tags of a name. */
+TEST(test_own_file) {
+        cleanup(json_object_put_p) json_object *document = json_tokener_parse(
+                "{\"apiVersion\":\"apps.kruise.io/v1alpha1\",\"kind\":\"NodeImage\",\"spec\":{\"images\":{"
+                "\"nginx\":{\"pullSecrets\":[{\"name\":\"a\"}],\"sandboxConfig\":{\"labels\":{\"c\":\"d\"}},"
+                "\"tags\":[{\"tag\":\"1\"},{\"tag\":\"2\",\"pullSecrets\":[{\"name\":\"b\"}]}]}}}}");
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+        cleanup(error_done) Error skipped = ERROR_INIT;
+
+        assert_ok(image_spec_parse_own(document, &desired_images, &skipped, NULL));
+        assert_int_equal(skipped.kind, ERROR_NONE);
+        assert_int_equal(desired_images.n_items, 2);
+        for (size_t i = 0; i < 2; i++) {
+                assert_int_equal(desired_images.items[i].n_secrets, 1);
+                assert_string_equal(desired_images.items[i].secrets[0].name, i == 0 ? "a" : "b");
+                assert_int_equal(desired_images.items[i].n_labels, i == 0 ? 1 : 0);
+        }
+}

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/pod/stop-journal.h"
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/unit.h"
 
 #define WEEK (7 * 86400)
@@ -251,6 +252,22 @@ TEST(test_largest) {
 }
 
 /* As older versions have written them. */
+/* Without memory it is not there, and never in part. */
+TEST(test_memory_is_short) {
+        StopEntries entries = { .items = NULL };
+        const StopRecord record = { .owner = (char *) "a",
+                                    .container_id = (char *) "b",
+                                    .container = (char *) "c",
+                                    .runtime = (char *) "d",
+                                    .phase = STOP_PHASE_STOPPING,
+                                    .boot_id = (char *) "e" };
+
+        ASSERT_WITHOUT_MEMORY(stop_entries_add(&entries, &record), 0, );
+        assert_int_equal(entries.n_items, 1);
+        assert_string_equal(entries.items[0].record.boot_id, "e");
+        stop_entries_done(&entries);
+}
+
 TEST_SET_UP(test_older_file) {
         const char text[] =
                 "{\"version\":1,\"stops\":[{\"owner\":\"metadata\",\"containerID\":\"c1\","

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "agent/view/changes.h"
+#include "tests/unit/failing-memory.h"
 #include "tests/unit/unit.h"
 
 static void set_up_changes(Changes *changes) {
@@ -36,4 +37,11 @@ TEST_F(test_what_is_there_no_more_is_forgotten, Changes *changes) {
 
         assert_int_equal(changes_note(changes, "a", "pulling", 0), 1);
         assert_int_equal(changes_note(changes, "b", "pulling", 0), 0);
+}
+
+/* A line that has no text yet is news. */
+TEST_F(test_memory_is_short, Changes *changes) {
+        ASSERT_WITHOUT_MEMORY(changes_note(changes, "app:1", "pulling", 0), 1,
+                              assert_int_equal(changes->n_lines, 1));
+        assert_int_equal(changes_note(changes, "app:1", "pulling", 0), 0);
 }
