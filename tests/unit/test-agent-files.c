@@ -101,6 +101,23 @@ TEST_ROWS(test_case, cases, name, const struct Case *c) {
         assert_int_equal(unlink(config) + rmdir(images) + rmdir(auth) + rmdir(folder), 0);
 }
 
+/* The kubeconfig has a token or a key; the list of plugins has no secret. */
+TEST(test_kubeconfig) {
+        char folder[] = "/tmp/test-agent-files-XXXXXX";
+        cleanup(free_p) char *kubeconfig = NULL, *provider = NULL;
+        Options options = { .log_level = 0 };
+
+        assert_non_null(mkdtemp(folder));
+        assert_ok(chmod(folder, 0755));
+        kubeconfig = make(folder, "kubeconfig", 0644, false);
+        provider = make(folder, "providers.yaml", 0644, false);
+        options.kubeconfig = kubeconfig;
+        options.provider_config = provider;
+        assert_problems(folder, &options, "kubeconfig ");
+
+        assert_int_equal(unlink(kubeconfig) + unlink(provider) + rmdir(folder), 0);
+}
+
 /* A folder without any right, as a sandbox shows in place of another one. */
 TEST(test_hidden_by_a_sandbox) {
         char folder[] = "/tmp/test-agent-files-XXXXXX";

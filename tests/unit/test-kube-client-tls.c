@@ -10,6 +10,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include "agent/kube/http-library.h"
 #include "tests/unit/failing-memory.h"
 #include "tests/unit/kube-client-fixture.h"
 #include "tests/unit/unit.h"
@@ -37,6 +38,35 @@ static const char make_certificates[] =
         "openssl ec -in client.key -aes128 -passout pass:x -out locked.key\n";
 
 static char folder[] = "/tmp/test-kube-client-tls-XXXXXX";
+
+/* In place of the one of http-library.h; the test sees what curl is told about the folder of the system's authorities. */
+static __typeof__(curl_easy_setopt) *set_option;
+static bool has_folder;
+
+int __real_http_library_load(const char *name, HttpLibrary *ret, Error *reterr);
+int __wrap_http_library_load(const char *name, HttpLibrary *ret, Error *reterr);
+
+static CURLcode note_option(CURL *easy, CURLoption option, ...) {
+        va_list arguments;
+        void *value; /* as wide as all that curl takes */
+
+        va_start(arguments, option);
+        value = va_arg(arguments, void *);
+        va_end(arguments);
+        if (option == CURLOPT_CAPATH)
+                has_folder = value != NULL;
+        return set_option(easy, option, value);
+}
+
+int __wrap_http_library_load(const char *name, HttpLibrary *ret, Error *reterr) {
+        int r = __real_http_library_load(name, ret, reterr);
+
+        if (r >= 0) {
+                set_option = ret->easy_setopt;
+                ret->easy_setopt = note_option;
+        }
+        return r;
+}
 
 typedef struct Secure {
         Fixture fixture; /* fixture whose own server gets no request */
@@ -195,6 +225,20 @@ TEST_WITH(test_authority_of_the_system, set_up_secure, tear_down_secure, Secure 
                                    ? "unable to get local issuer certificate; check "
                                      "certificate-authority"
                                    : NOTHING_OF_USE);
+}
+
+/* The file of the system's authorities gives way to the given one, but their folder does not. */
+TEST_WITH(test_folder_of_the_system, set_up_secure, tear_down_secure, Secure *s) {
+        Ask ask;
+
+        for (unsigned i = 0; i < 2; i++) {
+                the_access.credentials.ca = i == 0 ? NULL : s->ca;
+                the_access.credentials.generation++;
+                has_folder = true;
+                get(s, &ask);
+                assert_int_equal(ask.kind, i == 0 ? ERROR_DENIED : ERROR_NONE);
+                assert_int_equal(has_folder, i == 0);
+        }
 }
 
 TEST_WITH(test_authority_that_is_none, set_up_secure, tear_down_secure, Secure *s) {
