@@ -173,8 +173,10 @@ def test_verdicts_are_read_again(tmp_path):
 
 
 def test_what_is_harmless_is_in_the_sources():
+    """Each names one mistake, wherever it stands."""
     program = load_program()
     harmless = program.read_harmless()
     names = {line.split(":")[0] for line in harmless}
-    every = {program.identify(name, one) for name in names for one in list_mutations((REPOSITORY / name).read_text())}
-    assert harmless - every == set()
+    every = [(name, one) for name in names for one in list_mutations((REPOSITORY / name).read_text())]
+    found = [program.identify(*one) for one in every if program.identify(*one) in harmless]
+    assert sorted(found) == sorted(harmless)
